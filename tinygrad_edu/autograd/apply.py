@@ -1,0 +1,222 @@
+"""Applying a primitive to tensors: compute now, and remember how.
+
+This runs on every operation, so it is written to be short at run time: a rule's needs were resolved
+when the primitive was registered, and a source line is noted as two pointers.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any, NoReturn
+
+import numpy as np
+
+from tinygrad_edu import backend
+from tinygrad_edu.autograd import origin
+from tinygrad_edu.autograd.modes import state
+from tinygrad_edu.autograd.tensor import Memory, Tensor, as_array, clock
+from tinygrad_edu.errors import AnomalyError, DeviceError, DTypeError, ShapeError
+from tinygrad_edu.ops.registry import Primitive
+
+_ndarray = np.ndarray
+_numpy = backend.NUMPY
+_new = object.__new__
+_no_params: dict[str, Any] = {}
+
+
+def _absent() -> Tensor:
+    out = Tensor(0.0)
+    out._data = None
+    return out
+
+
+# Stands for an optional input that was not given (a layer norm without bias).
+ABSENT = _absent()
+
+
+def apply(primitive: Primitive, *args: Any, **params: Any) -> Tensor:
+    """The result of `primitive` on `args` (tensors, arrays, numbers, or None where optional).
+
+    Raises:
+        ShapeError: shapes that do not fit, with both shapes and the user's line.
+        DeviceError: arrays of two libraries.
+    """
+    if primitive.reference is not None and not state.fused:
+        from tinygrad_edu.autograd.twin import TWIN
+
+        return as_tensor(primitive.reference(TWIN, *args, **params))
+    arrays = []
+    tracked = 0
+    plain = True
+    for x in args:
+        if x.__class__ is not Tensor and not isinstance(x, Tensor):
+            plain = False
+            break
+        data = x._data
+        if data.__class__ is not _ndarray:
+            plain = False
+            break
+        arrays.append(data)
+        if x.requires_grad:
+            tracked += 1
+    F: Any = _numpy
+    if not plain:
+        args = _as_inputs(args)
+        arrays = [x._data for x in args]
+        tracked = len([x for x in args if x.requires_grad])
+        F = _common_namespace(primitive, args)
+    saved = None
+    try:
+        if primitive.saves:
+            data, saved = primitive.forward(F, *arrays, **params)
+        else:
+            data = primitive.forward(F, *arrays, **params)
+    except (ValueError, IndexError) as error:
+        _explain(primitive, args, params, error)
+    if data.__class__ is not _ndarray:
+        data = F.asarray(data)
+
+    out: Tensor = _new(Tensor)
+    out._data = data
+    out.op = primitive
+    out.name = out._grad = out._hooks = out._memory = out._fingerprint = None
+    out._freed = False
+    out._stamp = clock[0]
+    if primitive.view and (data.base is not None or data is arrays[0]):
+        _share_memory(args[0], out)
+    if tracked and state.grad:
+        out.requires_grad = True
+        out._args = args
+        out.inputs = args if plain else tuple([x for x in args if x is not ABSENT])
+        if tracked == len(args):
+            out._tracked = args
+        else:
+            out._tracked = tuple([x for x in args if x.requires_grad])
+        out._params = params
+        out._saved = saved
+        out._origin = origin.here()
+        out.module = state.module
+    else:
+        out.requires_grad = False
+        out.op = None
+        out.inputs = out._args = out._tracked = ()
+        out._params = _no_params
+        out._saved = out._origin = None
+        out.module = ""
+    if state.anomaly:
+        _check_forward(primitive, args, out)
+    return out
+
+
+def _share_memory(source: Tensor, out: Tensor) -> None:
+    if source._memory is None:
+        source._memory = Memory(0)
+    out._memory = source._memory
+
+
+def as_tensor(x: Any) -> Tensor:
+    """`x` itself if it is a tensor, else an untracked tensor of it."""
+    return x if isinstance(x, Tensor) else Tensor(x)
+
+
+def _as_inputs(args: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    """Arguments as tensors; Python numbers take the dtype of the others, as in NumPy."""
+    like = [x for x in args if isinstance(x, Tensor)]
+    return tuple(
+        [
+            x if isinstance(x, Tensor) else ABSENT if x is None else _constant(x, like)
+            for x in args
+        ]
+    )
+
+
+def _constant(x: Any, like: list[Tensor]) -> Tensor:
+    if isinstance(x, (bool, int, float)) and like:
+        F = backend.namespace_of(like[0]._data) if like[0] is not ABSENT else _numpy
+        if len(like) == 1 and type(x) is not bool and like[0]._data.dtype.kind == "f":
+            dtype = like[0]._data.dtype
+        else:
+            dtype = np.result_type(*[t._data.dtype for t in like if t is not ABSENT], x)
+        return Tensor(F.asarray(x, dtype=dtype))
+    if isinstance(x, complex):
+        raise DTypeError(f"got the complex number {x}; the engine computes with real numbers")
+    return Tensor(as_array(x))
+
+
+def _common_namespace(primitive: Primitive, args: tuple[Tensor, ...]) -> Any:
+    found = None
+    for x in args:
+        if x is ABSENT:
+            continue
+        F = backend.namespace_of(x._data)
+        if found is None:
+            found, first = F, x
+        elif F is not found:
+            raise DeviceError(
+                f"{primitive.name} was given {first.label()} on {first.device} and {x.label()} on "
+                f"{x.device}; move one with .to({first.device!r})"
+            )
+    return found if found is not None else _numpy
+
+
+def _explain(
+    primitive: Primitive, args: tuple[Tensor, ...], params: dict[str, Any], error: Exception
+) -> NoReturn:
+    """Raise what NumPy found wrong in words of ours: operation, names, shapes, the user's line."""
+    given = " and ".join(
+        f"{x.name or 'shape'} {x.shape}" if x.name else str(x.shape)
+        for x in args
+        if x is not ABSENT
+    )
+    place = origin.current_line()
+    if isinstance(error, IndexError):
+        raise IndexError(f"{primitive.name} on {given} at {place}: {error}") from error
+    hint = ""
+    if primitive.name == "matmul":
+        hint = "; the last axis of the first has to equal the last but one of the second"
+    elif primitive.broadcasts:
+        hint = "; shapes are compared from the right, and axes have to be equal or 1"
+    detail = f" ({', '.join(f'{k}={v}' for k, v in params.items())})" if params else ""
+    raise ShapeError(
+        f"{primitive.name} cannot take shapes {given}{detail} at {place}{hint} [{error}]"
+    ) from error
+
+
+def _check_forward(primitive: Primitive, args: tuple[Tensor, ...], out: Tensor) -> None:
+    """Under `detect_anomaly()`: the first NaN or inf, and fingerprints against silent writes."""
+    if out._data.dtype.kind == "f" and not out._namespace.isfinite(out._data).all():
+        if all(x is ABSENT or x._data.dtype.kind != "f" or _finite(x) for x in args):
+            kind = "NaN" if out._namespace.isnan(out._data).any() else "inf"
+            shapes = ", ".join(str(x.shape) for x in args if x is not ABSENT)
+            raise AnomalyError(
+                f"{primitive.name} ({primitive.formula}) made the first {kind} in the forward pass, "
+                f"from finite inputs of shape {shapes}, at {origin.current_line()}"
+                + (f", in module {state.module}" if state.module else "")
+            )
+    if out.op is not None:
+        out._fingerprint = fingerprints(out)
+
+
+def _finite(x: Tensor) -> bool:
+    return bool(x._namespace.isfinite(x._data).all())
+
+
+def fingerprints(node: Tensor) -> tuple[int, ...]:
+    """Checksums of the data that the node's rule names."""
+    return tuple([_checksum(x) for x in guarded(node)])
+
+
+def _checksum(x: Tensor) -> int:
+    host = np.ascontiguousarray(x._namespace.to_numpy(x._data))
+    return zlib.crc32(host.view(np.uint8).reshape(-1)) if host.size else 0
+
+
+def guarded(node: Tensor) -> list[Tensor]:
+    """The tensors whose data the node's rule names: what is kept and must not change."""
+    op: Primitive = node.op
+    found = [
+        node._args[i]
+        for i in (range(len(node._args)) if op.variadic else op.uses_inputs)
+        if i < len(node._args) and node._args[i] is not ABSENT
+    ]
+    return [*found, node] if op.uses_out else found

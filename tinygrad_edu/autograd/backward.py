@@ -1,0 +1,206 @@
+"""The backward pass over tensors: rules, broadcasting, dtypes, hooks, and where gradients go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from tinygrad_edu import backend, graph
+from tinygrad_edu.autograd.apply import as_tensor, fingerprints, guarded
+from tinygrad_edu.autograd.modes import enable_grad, state
+from tinygrad_edu.autograd.pull import pull_and_free, pull_raw, pull_twin
+from tinygrad_edu.autograd.tensor import Tensor, as_array, clock
+from tinygrad_edu.errors import AnomalyError, GraphError, MutationError, ShapeError
+
+Array = Any
+_follow = attrgetter("_tracked")
+
+
+def backward(
+    root: Tensor, gradient: Any, retain_graph: bool, create_graph: bool, observer: Any = None
+) -> None:
+    """See `Tensor.backward`; `observer` is called with a `graph.Event` for each contribution."""
+    seed = _seed(root, gradient)
+    release = not retain_graph and not create_graph
+    order = graph.topological_order(root, inputs=_follow)
+    watched = _check_usable(order) or state.anomaly
+    leaves = [node for node in order if not node._tracked]
+
+    def arrived(node: Tensor, upstream: Any) -> Any:
+        if node._hooks is not None:
+            upstream = _run_hooks(node, upstream, create_graph)
+        if state.anomaly:
+            _check_backward(node, upstream)
+        return upstream
+
+    gradients: dict[int, Any] = {id(root): seed if create_graph else seed._data}
+    with np.errstate(all="ignore"), enable_grad() if create_graph else nullcontext():
+        graph.sweep(
+            order,
+            gradients,
+            pull_twin if create_graph else pull_and_free if release else pull_raw,
+            arrived=arrived if watched else None,
+            observer=observer,
+            release=release,
+        )
+    # Stored only now that the whole pass has succeeded, so that a failed one changes nothing.
+    for node in order:
+        if node._tracked:
+            node._grad = gradients.get(id(node))
+    for leaf in leaves:
+        arriving = gradients.get(id(leaf))
+        if arriving is not None:
+            _accumulate(leaf, arriving, create_graph)
+
+
+def _check_usable(order: list[Tensor]) -> bool:
+    """Raise before anything has moved if a node was freed or its data was written to.
+
+    Returns whether any node has a hook.
+    """
+    now = clock[0]
+    hooked = False
+    for node in order:
+        if node._hooks is not None:
+            hooked = True
+        if node._tracked:
+            if node._stamp != now or node._fingerprint is not None:
+                check_unchanged(node)
+        elif node._freed:
+            raise GraphError(
+                f"{node.label()}, made at {node.line}, was freed by an earlier "
+                "backward(retain_graph=False); run the forward pass again, or keep the graph with "
+                "retain_graph=True"
+            )
+    return hooked
+
+
+def gradients_of(
+    output: Tensor, inputs: Sequence[Tensor], upstream: Any, create_graph: bool
+) -> list[Any]:
+    """The gradient of `output` to each of `inputs` (a Tensor, or None where nothing flows).
+
+    Stores nothing in the graph, and walks only what lies between.
+    """
+    wanted = {id(x) for x in inputs}
+    order = graph.topological_order(output, inputs=lambda n: () if id(n) in wanted else n._tracked)
+    useful = set(wanted)
+    for node in order:
+        if any([id(x) in useful for x in node._tracked]):
+            useful.add(id(node))
+    kept = [node for node in order if id(node) in useful]
+
+    def arrived(node: Tensor, g: Any) -> Any:
+        return g if node._hooks is None else _run_hooks(node, g, create_graph)
+
+    def pull(node: Tensor, g: Any) -> Sequence[Any]:
+        return () if id(node) in wanted else (pull_twin if create_graph else pull_raw)(node, g)
+
+    seed = _seed(output, upstream)
+    hooked = _check_usable(kept)
+    found: dict[int, Any] = {id(output): seed if create_graph else seed._data}
+    with np.errstate(all="ignore"), enable_grad() if create_graph else nullcontext():
+        graph.sweep(kept, found, pull, arrived=arrived if hooked else None)
+    results = [found.get(id(x)) for x in inputs]
+    return [None if g is None else as_tensor(own(g)) for g in results]
+
+
+def own(g: Any) -> Any:
+    """A gradient that shares no memory with another: the edge rules pass arrays through and on."""
+    return g if isinstance(g, Tensor) else g.copy()
+
+
+def _seed(root: Tensor, gradient: Any) -> Tensor:
+    if not root.requires_grad:
+        raise GraphError(
+            f"backward on {root.label()}, which is not tracked: nothing it was made from has "
+            "requires_grad=True, or it was made under no_grad()"
+        )
+    F = backend.namespace_of(root._data)
+    if gradient is None:
+        if root.size != 1:
+            raise GraphError(
+                f"backward on {root.label()} of shape {root.shape} needs a gradient of that shape "
+                "to start from; reduce it to one number first (.sum(), .mean()), or pass "
+                "gradient=..."
+            )
+        return Tensor(F.ones(root.shape, dtype=root.dtype))
+    given = as_tensor(gradient) if isinstance(gradient, Tensor) else Tensor(as_array(gradient))
+    if given.shape != root.shape:
+        raise ShapeError(
+            f"backward on {root.label()} of shape {root.shape} was given a gradient of shape "
+            f"{given.shape}; the two have to be equal"
+        )
+    if given.dtype != root.dtype:
+        given = given.astype(root.dtype)
+    if not root._tracked and not given.requires_grad:
+        return Tensor(given._data.copy())
+    return given
+
+
+def _accumulate(leaf: Tensor, upstream: Any, create_graph: bool) -> None:
+    """Add to a leaf's `grad`: what is stored is the leaf's own memory, never one passed through."""
+    before = leaf._grad
+    if create_graph:
+        leaf._grad = upstream if before is None else as_tensor(before) + upstream
+        return
+    if before is None:
+        leaf._grad = upstream
+    else:
+        leaf._grad = (before._data if isinstance(before, Tensor) else before) + upstream
+
+
+def _run_hooks(node: Tensor, upstream: Any, create_graph: bool) -> Any:
+    for hook in node._hooks or ():
+        given = as_tensor(upstream)
+        replaced = hook(given)
+        if replaced is not None:
+            replaced = as_tensor(replaced)
+            if replaced.shape != node.shape:
+                raise ShapeError(
+                    f"a hook on {node.label()} of shape {node.shape} returned a gradient of shape "
+                    f"{replaced.shape}; the two have to be equal"
+                )
+            upstream = replaced if create_graph else replaced._data.copy()
+    return upstream
+
+
+def _check_backward(node: Tensor, upstream: Any) -> None:
+    data = upstream._data if isinstance(upstream, Tensor) else upstream
+    F = backend.namespace_of(data) if backend.is_array(data) else backend.NUMPY
+    if not F.isfinite(data).all():
+        kind = "NaN" if F.isnan(data).any() else "inf"
+        raise AnomalyError(
+            f"the first {kind} of the backward pass arrived at {node.label()} of shape "
+            f"{node.shape}" + (f", made at {node.line}" if node.op is not None else "")
+            + (f" in module {node.module}" if node.module else "")
+        )
+
+
+def check_unchanged(node: Tensor) -> None:
+    """Raise if data that the node's rule names was written to since the node was made."""
+    stamp = node._stamp
+    for x in guarded(node):
+        memory = x._memory
+        if memory is not None and memory.written > stamp:
+            _complain(node, x)
+    if node._fingerprint is not None:
+        now = fingerprints(node)
+        for x, before, after in zip(guarded(node), node._fingerprint, now, strict=True):
+            if before != after:
+                _complain(node, x)
+
+
+def _complain(node: Tensor, x: Tensor) -> None:
+    what = f"the data of {x.label()} (shape {x.shape})"
+    raise MutationError(
+        f"{what} was changed after {node.op.name} used it at {node.line}, so its gradient would be "
+        "wrong; run backward() before changing it, or change a copy"
+    )
+
+
+__all__ = ["backward", "check_unchanged", "gradients_of"]

@@ -1,0 +1,160 @@
+"""Operators and methods of `Tensor`, hung on the class from the public functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tinygrad_edu import backend
+from tinygrad_edu.autograd import functions
+from tinygrad_edu.autograd.apply import apply
+from tinygrad_edu.autograd.tensor import Tensor
+from tinygrad_edu.errors import GraphError
+from tinygrad_edu.ops import elementwise, linalg
+from tinygrad_edu.ops.registry import Primitive
+
+_FUNCTIONS = (
+    "add subtract multiply divide negative power exp log log1p expm1 sqrt tanh sigmoid sin cos erf "
+    "relu gelu abs sign maximum minimum clip clamp where astype sum mean var max min logsumexp "
+    "softmax log_softmax matmul reshape view flatten transpose permute swapaxes expand_dims "
+    "unsqueeze squeeze broadcast_to split"
+).split()
+
+# NumPy functions that mean the same on a tensor: np.exp(t) is tg.exp(t).
+_NUMPY = {
+    getattr(np, name): getattr(functions, name)
+    for name in (
+        "add subtract multiply divide negative power exp log log1p expm1 sqrt tanh sin cos absolute "
+        "sign maximum minimum clip where sum mean var max min matmul reshape transpose swapaxes "
+        "expand_dims squeeze broadcast_to concatenate stack split zeros_like ones_like full_like"
+    ).split()
+}
+_NUMPY_COMPARISONS = {
+    np.less: "less", np.less_equal: "less_equal", np.greater: "greater",
+    np.greater_equal: "greater_equal", np.equal: "equal", np.not_equal: "not_equal",
+}  # fmt: skip
+# About shapes and dtypes only: nothing a gradient could flow through.
+_NUMPY_PLAIN = {np.shape, np.ndim, np.size, np.result_type}
+
+
+def _binary(primitive: Primitive) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    def forward(self: Tensor, other: Any) -> Any:
+        return apply(primitive, self, other)
+
+    def reflected(self: Tensor, other: Any) -> Any:
+        return apply(primitive, other, self)
+
+    return forward, reflected
+
+
+def _comparison(name: str) -> Callable[..., Any]:
+    def compare(self: Tensor, other: Any) -> Tensor:
+        return functions.compare(name, self, other)
+
+    return compare
+
+
+def _array_ufunc(self: Tensor, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    if method == "__call__" and not kwargs:
+        if ufunc in _NUMPY:
+            return _NUMPY[ufunc](*inputs)
+        if ufunc in _NUMPY_COMPARISONS:
+            return functions.compare(_NUMPY_COMPARISONS[ufunc], *inputs)
+    if any(isinstance(x, Tensor) and x.requires_grad for x in inputs):
+        form = f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
+        raise TypeError(
+            f"{form}{' with ' + ', '.join(kwargs) if kwargs else ''} has no gradient here and would "
+            "lose the history of a tracked tensor; use a tg function, or detach() first"
+        )
+    plain = [x._data if isinstance(x, Tensor) else x for x in inputs]
+    return getattr(ufunc, method)(*plain, **kwargs)
+
+
+def _array_function(self: Tensor, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    if func in _NUMPY_PLAIN:
+        return func(*[x._data if isinstance(x, Tensor) else x for x in args], **kwargs)
+    if func in _NUMPY:
+        return _NUMPY[func](*args, **kwargs)
+    if any(x.requires_grad for x in _tensors_in((args, kwargs))):
+        raise TypeError(
+            f"np.{func.__name__} has no gradient here and would lose the history of a tracked "
+            "tensor; use a tg function, or detach() first"
+        )
+    return func(*_plain(args), **_plain(kwargs))
+
+
+def _tensors_in(x: Any) -> list[Tensor]:
+    if isinstance(x, Tensor):
+        return [x]
+    if isinstance(x, dict):
+        x = list(x.values())
+    if isinstance(x, (list, tuple)):
+        return [t for item in x for t in _tensors_in(item)]
+    return []
+
+
+def _plain(x: Any) -> Any:
+    if isinstance(x, Tensor):
+        return x._data
+    if isinstance(x, dict):
+        return {key: _plain(value) for key, value in x.items()}
+    if isinstance(x, (list, tuple)):
+        return type(x)(_plain(item) for item in x)
+    return x
+
+
+def _array(self: Tensor, dtype: Any = None, copy: Any = None) -> Any:
+    if self.requires_grad:
+        raise GraphError(
+            f"{self.label()} is tracked; turning it into a NumPy array would lose its gradient "
+            "without a word. Call .detach() first"
+        )
+    if not isinstance(self._data, np.ndarray):
+        raise TypeError("a tensor on the GPU does not become a NumPy array by itself; .to('cpu')")
+    return np.array(self._data, dtype=dtype, copy=copy)
+
+
+def _setitem(self: Tensor, index: Any, value: Any) -> None:
+    raise GraphError(
+        "a tensor cannot be written to by t[index] = value, which no gradient could follow; use "
+        "tg.where, or write to t.data[index] before the tensor is used"
+    )
+
+
+def _iterate(self: Tensor) -> Any:
+    return (self[i] for i in range(len(self)))
+
+
+def _rpow(self: Tensor, other: Any) -> Tensor:
+    return apply(elementwise.power, other, self)
+
+
+def attach() -> None:
+    """Hang everything on the class."""
+    methods: dict[str, Any] = {name: getattr(functions, name) for name in _FUNCTIONS}
+    for name, primitive in (
+        ("add", elementwise.add), ("sub", elementwise.subtract), ("mul", elementwise.multiply),
+        ("truediv", elementwise.divide), ("matmul", linalg.matmul),
+    ):  # fmt: skip
+        methods[f"__{name}__"], methods[f"__r{name}__"] = _binary(primitive)
+    for short, name in (
+        ("lt", "less"), ("le", "less_equal"), ("gt", "greater"), ("ge", "greater_equal"),
+        ("eq", "equal"), ("ne", "not_equal"),
+    ):  # fmt: skip
+        methods[f"__{short}__"] = _comparison(name)
+    methods.update(
+        __neg__=functions.negative, __abs__=functions.abs, __pow__=functions.power, __rpow__=_rpow,
+        __getitem__=functions.getitem, __setitem__=_setitem, __iter__=_iterate,
+        __array__=_array, __array_ufunc__=_array_ufunc, __array_function__=_array_function,
+        where=lambda self, condition, other: functions.where(condition, self, other),
+        T=property(lambda self: functions.transpose(self)),
+        mT=property(lambda self: functions.swapaxes(self, -1, -2)),
+    )  # fmt: skip
+    for name, method in methods.items():
+        setattr(Tensor, name, method)
+
+
+attach()
+__all__ = ["attach", "backend"]

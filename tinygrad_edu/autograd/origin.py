@@ -1,0 +1,55 @@
+"""Where in the user's program a node was made."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+_PACKAGE = str(Path(__file__).resolve().parent.parent) + os.sep
+# nn, optim and demos lie beside the package and are linked into it; demos count as the user's.
+_BESIDE = tuple(str(Path(_PACKAGE).parent / room) + os.sep for room in ("nn", "optim"))
+_ours: dict[str, bool] = {}
+
+
+def _is_ours(filename: str) -> bool:
+    found = _ours.get(filename)
+    if found is None:
+        demos = _PACKAGE + "demos" + os.sep
+        real = os.path.realpath(filename)
+        ours = any(name.startswith((_PACKAGE, *_BESIDE)) for name in (filename, real))
+        found = ours and not any(name.startswith(demos) for name in (filename, real))
+        _ours[filename] = found
+    return found
+
+
+def here() -> Any:
+    """A cheap note of the nearest frame outside this package: (code, instruction offset)."""
+    frame = sys._getframe(2)
+    ours = _ours
+    while True:
+        code = frame.f_code
+        known = ours.get(code.co_filename)
+        if known is None:
+            known = _is_ours(code.co_filename)
+        if not known or frame.f_back is None:
+            return code, frame.f_lasti
+        frame = frame.f_back
+
+
+def line(note: Any) -> str:
+    """The note as "file:line", the file as the interpreter knows it."""
+    if note is None:
+        return "unknown"
+    code, offset = note
+    number = code.co_firstlineno
+    for start, end, at in code.co_lines():
+        if start <= offset < end and at is not None:
+            number = at
+    return f"{code.co_filename}:{number}"
+
+
+def current_line() -> str:
+    """The user's line that is running now."""
+    return line(here())

@@ -1,0 +1,18 @@
+"""The primitives, as tables: what each computes, and the rule of its gradient.
+
+`registry` maps names to primitives; tests, drawings and documentation read everything there.
+"""
+
+from tinygrad_edu.ops import elementwise, fused, indexing, linalg, reduction, shape
+from tinygrad_edu.ops.registry import Primitive, registry
+
+__all__ = [
+    "Primitive",
+    "elementwise",
+    "fused",
+    "indexing",
+    "linalg",
+    "reduction",
+    "registry",
+    "shape",
+]

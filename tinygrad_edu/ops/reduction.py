@@ -1,0 +1,151 @@
+"""Reductions: many numbers become one, and its gradient is handed back to all of them.
+
+`axis` arrives here as None or a tuple of non-negative integers; `keepdims` as a bool.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tinygrad_edu.ops.registry import joint, linear
+
+Array = Any
+_ANY = ((-4.0, 4.0),)
+
+
+def spread(F: Any, g: Array, shape: tuple[int, ...], axis: Any, keepdims: bool) -> Array:
+    """`g` of a reduction, broadcast back to the `shape` that was reduced."""
+    if axis is not None and not keepdims:
+        g = F.reshape(g, tuple(1 if i in axis else n for i, n in enumerate(shape)))
+    return F.broadcast_to(g, shape)
+
+
+def count(shape: tuple[int, ...], axis: Any) -> int:
+    """How many numbers go into each result."""
+    return math.prod(shape if axis is None else [shape[i] for i in axis])
+
+
+def _keep(F: Any, out: Array, shape: tuple[int, ...], axis: Any) -> Array:
+    return F.reshape(
+        out, tuple(1 if axis is None or i in axis else n for i, n in enumerate(shape))
+    )
+
+
+sum_ = linear(
+    "sum", "Σ a", forward=lambda F, a, *, axis, keepdims: F.sum(a, axis=axis, keepdims=keepdims),
+    transposes=(lambda F, g, a_shape, axis, keepdims: spread(F, g, a_shape, axis, keepdims),),
+    analytic=True, degree=1, domain=_ANY,
+)
+mean = linear(
+    "mean", "Σ a / n",
+    forward=lambda F, a, *, axis, keepdims: F.mean(a, axis=axis, keepdims=keepdims),
+    transposes=(
+        lambda F, g, a_shape, axis, keepdims: spread(
+            F, g / count(a_shape, axis), a_shape, axis, keepdims
+        ),
+    ),
+    analytic=True, degree=1, domain=_ANY,
+)
+
+
+def _var(F, a, *, axis, keepdims, ddof):  # type: ignore[no-untyped-def]
+    centred = a - F.mean(a, axis=axis, keepdims=True)
+    total = F.sum(centred * centred, axis=axis, keepdims=keepdims)
+    n = count(a.shape, axis) - ddof
+    return total / n if n else total * math.nan
+
+
+def _var_vjp(F, g, a, axis, keepdims, ddof):  # type: ignore[no-untyped-def]
+    centred = a - F.mean(a, axis=axis, keepdims=True)
+    slope = spread(F, g * (2 / max(count(a.shape, axis) - ddof, 1)), a.shape, axis, keepdims)
+    return (slope * centred,)
+
+
+var = joint(
+    "var", "Σ (a - mean)² / (n - ddof)", forward=_var, vjp=_var_vjp, reference=_var,
+    analytic=True, domain=_ANY, kinks=("all equal: 0 with gradient 0",),
+)
+
+
+def _share(F: Any, a: Array, out: Array, axis: Any) -> Array:
+    """What each element has of an extreme: 1/k for the k that tie, 0 for the others."""
+    hit = a == _keep(F, out, a.shape, axis)
+    ties = F.sum(hit, axis=axis, keepdims=True)
+    return hit / F.cast(ties, dtype=a.dtype)
+
+
+def _extreme_vjp(F, g, a, out, axis, keepdims):  # type: ignore[no-untyped-def]
+    return (F.absorb(spread(F, g, a.shape, axis, keepdims), _share(F, a, out, axis)),)
+
+
+def _extreme_jvp(F, tangents, a, *, out, axis, keepdims):  # type: ignore[no-untyped-def]
+    return F.sum(F.absorb(tangents[0], _share(F, a, out, axis)), axis=axis, keepdims=keepdims)
+
+
+max_ = joint(
+    "max", "max a", forward=lambda F, a, *, axis, keepdims: F.max(a, axis=axis, keepdims=keepdims),
+    vjp=_extreme_vjp, jvp=_extreme_jvp, domain=_ANY, kinks=("ties: shared equally",),
+)
+min_ = joint(
+    "min", "min a", forward=lambda F, a, *, axis, keepdims: F.min(a, axis=axis, keepdims=keepdims),
+    vjp=_extreme_vjp, jvp=_extreme_jvp, domain=_ANY, kinks=("ties: shared equally",),
+)
+
+
+def _finite_max(F: Any, a: Array, axis: Any) -> Array:
+    """The maximum as a constant to subtract; 0 where it is infinite, so that inf - inf never is."""
+    top = F.max(F.constant(a), axis=axis, keepdims=True)
+    return F.where(F.isfinite(top), top, F.zeros_like(top))
+
+
+def _logsumexp(F, a, *, axis, keepdims):  # type: ignore[no-untyped-def]
+    top = _finite_max(F, a, axis)
+    out = F.log(F.sum(F.exp(a - top), axis=axis, keepdims=True)) + top
+    return out if keepdims else F.squeeze(out, axis=axis)
+
+
+def _logsumexp_kernel(F, a, *, axis, keepdims):  # type: ignore[no-untyped-def]
+    top = _finite_max(F, a, axis)
+    total = F.sum(F.exp(a - top), axis=axis, keepdims=True)
+    empty = total == 0
+    out = F.log(F.where(empty, F.ones_like(total), total)) + top
+    out = F.where(empty, F.full_like(out, -math.inf), out)
+    return out if keepdims else F.squeeze(out, axis=axis)
+
+
+def _logsumexp_vjp(F, g, a, out, axis, keepdims):  # type: ignore[no-untyped-def]
+    level = _keep(F, out, a.shape, axis)
+    level = F.where(level == -math.inf, F.zeros_like(level), level)
+    return (spread(F, g, a.shape, axis, keepdims) * F.exp(a - level),)
+
+
+logsumexp = joint(
+    "logsumexp", "ln Σ eᵃ", forward=_logsumexp_kernel, vjp=_logsumexp_vjp, reference=_logsumexp,
+    domain=_ANY, kinks=("all -inf: -inf with gradient 0", "never overflows"),
+)
+
+
+def _softmax(F, a, *, axis):  # type: ignore[no-untyped-def]
+    raised = F.exp(a - _finite_max(F, a, axis))
+    total = F.sum(raised, axis=axis, keepdims=True)
+    return raised / F.where(F.constant(total) == 0, F.ones_like(total), total)
+
+
+softmax = joint(
+    "softmax", "eᵃ / Σ eᵃ", forward=_softmax, reference=_softmax,
+    vjp=lambda F, g, out, axis: (out * (g - F.sum(g * out, axis=axis, keepdims=True)),),
+    domain=_ANY, kinks=("a row of -inf alone: 0 with gradient 0", "never overflows"),
+)
+
+
+def _log_softmax(F, a, *, axis):  # type: ignore[no-untyped-def]
+    shifted = a - _finite_max(F, a, axis)
+    return shifted - F.log(F.sum(F.exp(shifted), axis=axis, keepdims=True))
+
+
+log_softmax = joint(
+    "log_softmax", "a - ln Σ eᵃ", forward=_log_softmax, reference=_log_softmax,
+    vjp=lambda F, g, out, axis: (g - F.exp(out) * F.sum(g, axis=axis, keepdims=True),),
+    domain=_ANY, kinks=("never overflows",),
+)
