@@ -6,7 +6,8 @@
     (x * x).sum().backward()
     x.grad                          # tensor([[2., 4.]])
 
-From one multiplication of two floats (`tg.Value`) to a language model (`tg.lm`), in one set of ideas;
+From one multiplication of two floats (`tg.Value`) to a language model (`tg.lm`), in one set of
+ideas;
 ARCHITECTURE.md tells them. Importing this loads NumPy and nothing else; rooms such as `tg.nn` and
 `tg.optim` are imported when they are first named.
 """

@@ -1,4 +1,6 @@
-"""The errors of the engine. Each says in a sentence what was given, what was expected, what to do."""
+"""The errors of the engine. Each says in a sentence what was given, what was expected, what to
+do.
+"""
 
 from __future__ import annotations
 

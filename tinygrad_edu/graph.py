@@ -1,6 +1,7 @@
 """What a node is, and how a graph of nodes is walked.
 
-`Value` (one float) and `Tensor` (an array of them) answer to one protocol, `Node`: the value *is* the
+`Value` (one float) and `Tensor` (an array of them) answer to one protocol, `Node`: the value *is*
+the
 node. Everything that walks a graph, be it a backward pass, a drawing or a question, does it through
 this file: iteratively, so that a chain of a million nodes is ordinary, and in time linear in nodes
 and edges, so that a diamond of depth 60 (2**60 paths, 181 nodes) is too.
@@ -86,7 +87,9 @@ def _inputs(node: Any) -> Iterable[Any]:
 
 
 def ancestors(root: N) -> Iterator[N]:
-    """`root` and every node it depends on, each once, in no particular order (needs no path stack)."""
+    """`root` and every node it depends on, each once, in no particular order (needs no path
+    stack).
+    """
     seen = {id(root)}
     stack = [root]
     while stack:
@@ -137,8 +140,7 @@ def sweep(
             continue
         if release:
             del gradients[key]
-        slot = 0
-        for contribution in pull(node, upstream):
+        for slot, contribution in enumerate(pull(node, upstream)):
             if contribution is not None:
                 target = inputs[slot]
                 key = id(target)
@@ -147,4 +149,3 @@ def sweep(
                 gradients[key] = after
                 if observer is not None:
                     observer(Event(node, upstream, slot, target, contribution, before, after))
-            slot += 1

@@ -34,7 +34,7 @@ def _absent() -> Tensor:
 ABSENT = _absent()
 
 
-def apply(primitive: Primitive, *args: Any, **params: Any) -> Tensor:
+def apply(primitive: Primitive, *args: Any, **params: Any) -> Tensor:  # noqa: C901
     """The result of `primitive` on `args` (tensors, arrays, numbers, or None where optional).
 
     Raises:
@@ -184,21 +184,20 @@ def _explain(
 
 def _check_forward(primitive: Primitive, args: tuple[Tensor, ...], out: Tensor) -> None:
     """Under `detect_anomaly()`: the first NaN or inf, and fingerprints against silent writes."""
-    if out._data.dtype.kind == "f" and not out._namespace.isfinite(out._data).all():
-        if all(x is ABSENT or x._data.dtype.kind != "f" or _finite(x) for x in args):
-            kind = "NaN" if out._namespace.isnan(out._data).any() else "inf"
-            shapes = ", ".join(str(x.shape) for x in args if x is not ABSENT)
-            raise AnomalyError(
-                f"{primitive.name} ({primitive.formula}) made the first {kind} in the forward pass, "
-                f"from finite inputs of shape {shapes}, at {origin.current_line()}"
-                + (f", in module {state.module}" if state.module else "")
-            )
+    if not _finite(out) and all([x is ABSENT or _finite(x) for x in args]):
+        kind = "NaN" if out._namespace.isnan(out._data).any() else "inf"
+        shapes = ", ".join([str(x.shape) for x in args if x is not ABSENT])
+        raise AnomalyError(
+            f"{primitive.name} ({primitive.formula}) made the first {kind} of the forward pass, "
+            f"from finite inputs of shape {shapes}, at {origin.current_line()}"
+            + (f", in module {state.module}" if state.module else "")
+        )
     if out.op is not None:
         out._fingerprint = fingerprints(out)
 
 
 def _finite(x: Tensor) -> bool:
-    return bool(x._namespace.isfinite(x._data).all())
+    return x._data.dtype.kind != "f" or bool(x._namespace.isfinite(x._data).all())
 
 
 def fingerprints(node: Tensor) -> tuple[int, ...]:
@@ -208,7 +207,7 @@ def fingerprints(node: Tensor) -> tuple[int, ...]:
 
 def _checksum(x: Tensor) -> int:
     host = np.ascontiguousarray(x._namespace.to_numpy(x._data))
-    return zlib.crc32(host.view(np.uint8).reshape(-1)) if host.size else 0
+    return zlib.crc32(host.tobytes())
 
 
 def guarded(node: Tensor) -> list[Tensor]:

@@ -90,7 +90,7 @@ def gradients_of(
     order = graph.topological_order(output, inputs=lambda n: () if id(n) in wanted else n._tracked)
     useful = set(wanted)
     for node in order:
-        if any([id(x) in useful for x in node._tracked]):
+        if any(id(x) in useful for x in node._tracked):
             useful.add(id(node))
     kept = [node for node in order if id(node) in useful]
 

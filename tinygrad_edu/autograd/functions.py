@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -384,13 +385,14 @@ def split(x: Any, sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
     length = x.shape[axis]
     if isinstance(sections, (int, np.integer)):
         if sections < 1 or length % sections:
-            raise ShapeError(f"split cannot cut axis {axis} of {x.shape} into {sections} equal parts")
+            raise ShapeError(
+                f"split cannot cut axis {axis} of {x.shape} into {sections} equal parts"
+            )
         cuts = [length // int(sections) * i for i in range(int(sections) + 1)]
     else:
         cuts = [0, *sections, length]
     before = (slice(None),) * axis
-    pairs = zip(cuts[:-1], cuts[1:], strict=True)
-    return [getitem(x, (*before, slice(start, stop))) for start, stop in pairs]
+    return [getitem(x, (*before, slice(start, stop))) for start, stop in pairwise(cuts)]
 
 
 def getitem(x: Any, index: Any) -> Tensor:
@@ -483,7 +485,9 @@ def layer_norm(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) 
     x = as_tensor(x)
     for what, given in (("weight", weight), ("bias", bias)):
         if given is not None and tuple(given.shape) != x.shape[-1:]:
-            raise ShapeError(f"layer_norm's {what} has shape {given.shape}; expected {x.shape[-1:]}")
+            raise ShapeError(
+                f"layer_norm's {what} has shape {given.shape}; expected {x.shape[-1:]}"
+            )
     return apply(_f.layer_norm, x, weight, bias, eps=eps)
 
 
@@ -512,7 +516,7 @@ def cross_entropy(
     if reduction == "mean" and not (targets._data != ignore_index).any():
         raise ValueError(
             "cross_entropy has no target to average over: "
-            + ("the batch is empty" if targets.size == 0 else f"all are ignore_index={ignore_index}")
+            + ("the batch is empty" if not targets.size else f"all are {ignore_index}, to ignore")
         )
     return apply(_f.cross_entropy, logits, targets, ignore_index=ignore_index, reduction=reduction)
 
@@ -533,7 +537,8 @@ def dropout(x: Any, p: float = 0.5, training: bool = True, generator: Any = None
     x = as_tensor(x)
     _check_probability(p, "dropout's p")
     if not training or p == 0:
-        return x
+        same: Tensor = x
+        return same
     return apply(_f.dropout, x, _keep(x.shape, p, generator, x), scale=1 / (1 - p))
 
 

@@ -1,4 +1,6 @@
-"""What is switched on in this thread: gradients, kernels, anomaly detection, the module being run."""
+"""What is switched on in this thread: gradients, kernels, anomaly detection, the module being
+run.
+"""
 
 from __future__ import annotations
 

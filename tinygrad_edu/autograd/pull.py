@@ -1,6 +1,7 @@
 """What a node hands to each of its inputs: on raw arrays at speed, and as tensors.
 
-A primitive's raw pull is compiled from its table entry the first time it is used: a straight line of
+A primitive's raw pull is compiled from its table entry the first time it is used: a straight line
+of
 code that calls each rule on exactly what the rule names, absorbs the upstream gradient, and brings
 the result to the shape and dtype of its input. `explain_pull(primitive)` shows that code.
 """
@@ -80,7 +81,7 @@ def _source(primitive: Primitive) -> str:
             if primitive.kind == "elementwise":
                 value = f"F.absorb(g, {value})"
         else:
-            value = {1: "g", -1: "-g"}.get(rule, f"g * {rule}")
+            value = "g" if rule == 1 else "-g" if rule == -1 else f"g * {rule}"
         lines += [
             f"    if x{i}.requires_grad:",
             f"        c = {value}",
@@ -173,6 +174,7 @@ def pull_twin(node: Tensor, g: Tensor) -> Sequence[Any]:
 
 
 def edge_twin(c: Any, like: Tensor) -> Tensor:
+    """`edge` for tensors: what it does is itself remembered."""
     c = as_tensor(c)
     if c.shape != like.shape:
         lead = c.ndim - like.ndim

@@ -102,6 +102,9 @@ class Tensor:
     _args: tuple[Tensor, ...]
     _tracked: tuple[Tensor, ...]
     _params: dict[str, Any]
+    _memory: Memory | None
+    _hooks: list[Callable[[Tensor], Any]] | None
+    _fingerprint: tuple[int, ...] | None
 
     def __init__(
         self,
@@ -173,8 +176,8 @@ class Tensor:
         if self.inputs and isinstance(array, np.ndarray):
             array = array.view()
             array.flags.writeable = False
-        self._grad = Tensor(array)
-        return self._grad
+        wrapped = self._grad = Tensor(array)
+        return wrapped
 
     @grad.setter
     def grad(self, value: Any) -> None:
@@ -212,7 +215,7 @@ class Tensor:
 
     @property
     def device(self) -> str:
-        """"cpu" for NumPy, "cuda" for CuPy."""
+        """The kind of device: "cpu" for NumPy, "cuda" for CuPy."""
         return {"numpy": "cpu", "cupy": "cuda"}.get(self._namespace.name, self._namespace.name)
 
     @property
@@ -226,7 +229,7 @@ class Tensor:
 
     @property
     def line(self) -> str:
-        """"file:line" of the user's program where the operation was called."""
+        """The place, as "file:line", in the user's program where the operation was called."""
         return origin.line(self._origin)
 
     def label(self) -> str:
@@ -272,14 +275,16 @@ class Tensor:
                 return self
             host = self._namespace.to_numpy(self._data)
             return Tensor(F.asarray(host), requires_grad=self.requires_grad, name=self.name)
-        return self.astype(target)
+        converted: Tensor = self.astype(target)
+        return converted
 
     # Gradients.
 
     def backward(
         self, gradient: Any = None, retain_graph: bool = True, create_graph: bool = False
     ) -> None:
-        """Fill `grad` of everything this tensor was made from: the chain rule, from here to the leaves.
+        """Fill `grad` of everything this tensor was made from: the chain rule, from here to the
+        leaves.
 
         Args:
             gradient: the upstream gradient, of this tensor's shape; may be left out for one number.

@@ -1,4 +1,5 @@
-"""`F` for tensors: the same rule that runs on arrays builds a graph, so derivatives of any order come
+"""`F` for tensors: the same rule that runs on arrays builds a graph, so derivatives of any order
+come
 from one line. Generated: a name is looked up among the public functions, then among the primitives.
 """
 
@@ -10,8 +11,8 @@ from typing import Any
 from tinygrad_edu import backend
 from tinygrad_edu.autograd import functions
 from tinygrad_edu.autograd.apply import apply
-from tinygrad_edu.ops import registry
 from tinygrad_edu.autograd.tensor import Tensor
+from tinygrad_edu.ops import registry
 
 # Public functions whose arguments differ from their primitive's; rules mean the primitive.
 _FUSED = {"dropout", "linear", "layer_norm", "cross_entropy", "attention", "packed_attention"}

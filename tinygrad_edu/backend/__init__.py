@@ -83,7 +83,9 @@ def is_array(x: Any) -> bool:
 
 
 def set_backend(name: str) -> None:
-    """Make new tensors on "numpy" or "cupy" from here on; tensors that exist stay where they are."""
+    """Make new tensors on "numpy" or "cupy" from here on; tensors that exist stay where they
+    are.
+    """
     global _default
     _default = namespace_named(name)
 

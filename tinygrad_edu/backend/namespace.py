@@ -74,7 +74,9 @@ class ArrayNamespace(Namespace):
         return special.erfc(self.xp, x)
 
     def scatter_add(self, g: Array, index: Any, shape: tuple[int, ...]) -> Array:
-        """Zeros of `shape` with `g` added at `index`: the transpose of `a[index]`; repeats add up."""
+        """Zeros of `shape` with `g` added at `index`: the transpose of `a[index]`; repeats add
+        up.
+        """
         xp = self.xp
         total = xp.zeros(shape, dtype=g.dtype)
         if is_basic(index):
@@ -110,7 +112,8 @@ class NumpyNamespace(ArrayNamespace):
     # The functions rules use most, without the wrappers that NumPy has around them.
 
     def sum(self, a: Array, axis: Any = None, keepdims: bool = False) -> Array:
-        return np.add.reduce(a, axis=axis, keepdims=keepdims)
+        reduce: Any = np.add.reduce
+        return reduce(a, axis=axis, keepdims=keepdims)
 
     def swapaxes(self, a: Array, axis1: int, axis2: int) -> Array:
         return a.swapaxes(axis1, axis2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from tinygrad_edu.ops.registry import elementwise, joint, linear
 
@@ -51,11 +52,11 @@ power = elementwise(
 )
 
 
-def _power_constant(F, a, *, exponent):  # type: ignore[no-untyped-def]
+def _power_constant(F: Any, a: Any, *, exponent: Any) -> Any:
     return F.multiply(a, a) if exponent == 2 else F.power(a, exponent)
 
 
-def _power_constant_partial(F, a, exponent):  # type: ignore[no-untyped-def]
+def _power_constant_partial(F: Any, a: Any, exponent: Any) -> Any:
     if exponent == 0:
         return F.zeros_like(a)
     if exponent == 1:
@@ -102,12 +103,12 @@ cos = elementwise(
 )
 
 
-def _sigmoid(F, a):  # type: ignore[no-untyped-def]
+def _sigmoid(F: Any, a: Any) -> Any:
     # tanh never overflows, and the two sides of 0 are exact mirrors of each other.
     return 0.5 * F.tanh(0.5 * a) + 0.5
 
 
-def _sigmoid_slope(out):  # type: ignore[no-untyped-def]
+def _sigmoid_slope(out: Any) -> Any:
     return out * (1 - out)
 
 
@@ -129,7 +130,7 @@ sign = elementwise(
 )
 
 
-def _wins(F, a, b):  # type: ignore[no-untyped-def]
+def _wins(F: Any, a: Any, b: Any) -> Any:
     """1 where a > b, 1/2 where they tie, 0 where a < b."""
     return 0.5 * (F.sign(a - b) + 1)
 
@@ -146,7 +147,7 @@ minimum = elementwise(
 )
 
 
-def _inside(F, a, low, high):  # type: ignore[no-untyped-def]
+def _inside(F: Any, a: Any, low: Any, high: Any) -> Any:
     inside = F.ones_like(a) > 0
     if low is not None:
         inside = inside & (a >= low)
@@ -187,13 +188,13 @@ erf = elementwise(
 )
 
 
-def _gelu_reference(F, a, *, approximate):  # type: ignore[no-untyped-def]
+def _gelu_reference(F: Any, a: Any, *, approximate: Any) -> Any:
     if approximate == "tanh":
         return 0.5 * a * (1 + F.tanh(math.sqrt(2 / math.pi) * (a + 0.044715 * (a * a * a))))
     return 0.5 * a * (1 + F.erf(a * math.sqrt(0.5)))
 
 
-def _gelu_forward(F, a, *, approximate):  # type: ignore[no-untyped-def]
+def _gelu_forward(F: Any, a: Any, *, approximate: Any) -> Any:
     from tinygrad_edu.ops.kernels import gelu
 
     return gelu(F, a, approximate)

@@ -1,13 +1,15 @@
 """Fused primitives: each is defined twice.
 
 The *reference* is a composition of primitives, which says what the operation means; the *kernel*
-(`kernels.py`) is what training runs. `with tg.unfused():` runs references, so that a learner can open
+(`kernels.py`) is what training runs. `with tg.unfused():` runs references, so that a learner can
+open
 a softmax and see its exp, its sum and its division; a property test holds kernel to reference.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from tinygrad_edu import backend
 from tinygrad_edu.ops import kernels
@@ -16,7 +18,7 @@ from tinygrad_edu.ops.registry import joint, linear
 _ANY = (-4.0, 4.0)
 
 
-def _activation(F, y, activation):  # type: ignore[no-untyped-def]
+def _activation(F: Any, y: Any, activation: Any) -> Any:
     if activation is None:
         return y
     if activation == "gelu":
@@ -26,7 +28,9 @@ def _activation(F, y, activation):  # type: ignore[no-untyped-def]
     return {"relu": F.relu, "tanh": F.tanh, "sigmoid": F.sigmoid}[activation](y)
 
 
-def _linear_reference(F, x, weight, bias, residual, *, activation):  # type: ignore[no-untyped-def]
+def _linear_reference(
+    F: Any, x: Any, weight: Any, bias: Any, residual: Any, *, activation: Any
+) -> Any:
     y = F.matmul(x, F.swapaxes(weight, -1, -2))
     y = _activation(F, y if bias is None else y + bias, activation)
     return y if residual is None else y + residual
@@ -38,7 +42,7 @@ linear_ = joint(
 )
 
 
-def _layer_norm_reference(F, x, weight, bias, *, eps):  # type: ignore[no-untyped-def]
+def _layer_norm_reference(F: Any, x: Any, weight: Any, bias: Any, *, eps: Any) -> Any:
     centred = x - F.mean(x, axis=-1, keepdims=True)
     variance = F.mean(centred * centred, axis=-1, keepdims=True)
     y = centred / F.sqrt(variance + eps)
@@ -53,7 +57,9 @@ layer_norm = joint(
 )
 
 
-def _cross_entropy_reference(F, logits, targets, *, ignore_index, reduction):  # type: ignore[no-untyped-def]
+def _cross_entropy_reference(
+    F: Any, logits: Any, targets: Any, *, ignore_index: Any, reduction: Any
+) -> Any:
     wanted = F.constant(targets).reshape(-1)
     counted = wanted != ignore_index
     safe = wanted * counted
@@ -74,7 +80,7 @@ cross_entropy = joint(
 )
 
 
-def _embedding_vjp(F, g, ids, weight_shape, padding_idx):  # type: ignore[no-untyped-def]
+def _embedding_vjp(F: Any, g: Any, ids: Any, weight_shape: Any, padding_idx: Any) -> Any:
     return None, F.embedding_rows(g, ids, rows=weight_shape[0], padding_idx=padding_idx)
 
 
@@ -89,14 +95,14 @@ embedding = joint(
 )
 
 
-def _embedding_rows(F, g, ids, *, rows, padding_idx):  # type: ignore[no-untyped-def]
+def _embedding_rows(F: Any, g: Any, ids: Any, *, rows: Any, padding_idx: Any) -> Any:
     total = kernels.scatter_rows(F, ids, g, rows)
     if padding_idx is not None:
         total[padding_idx] = 0
     return total
 
 
-def _embedding_rows_transpose(F, g, ids, padding_idx):  # type: ignore[no-untyped-def]
+def _embedding_rows_transpose(F: Any, g: Any, ids: Any, padding_idx: Any) -> Any:
     back = F.embedding(ids, g, padding_idx=padding_idx)
     if padding_idx is None:
         return back
@@ -109,12 +115,12 @@ embedding_rows = linear(
 )
 
 
-def _causal_bias(F, s):  # type: ignore[no-untyped-def]
+def _causal_bias(F: Any, s: Any) -> Any:
     dtype = float if s.dtype == object else s.dtype
     return kernels.causal_bias(F, s.shape[-2], s.shape[-1], dtype)
 
 
-def _add_mask(F, s, mask):  # type: ignore[no-untyped-def]
+def _add_mask(F: Any, s: Any, mask: Any) -> Any:
     """Scores with a mask on: True (or +0) may be seen, False becomes -inf."""
     if mask.dtype == bool:
         return F.where(mask, s, F.full_like(s, -math.inf))
@@ -125,7 +131,9 @@ backend.register("causal_bias", _causal_bias)
 backend.register("add_mask", _add_mask)
 
 
-def _attention_reference(F, q, k, v, mask, keep, *, causal, scale):  # type: ignore[no-untyped-def]
+def _attention_reference(
+    F: Any, q: Any, k: Any, v: Any, mask: Any, keep: Any, *, causal: Any, scale: Any
+) -> Any:
     s = F.matmul(q, F.swapaxes(k, -1, -2)) * scale
     if causal:
         s = s + F.causal_bias(s)
@@ -135,12 +143,16 @@ def _attention_reference(F, q, k, v, mask, keep, *, causal, scale):  # type: ign
     return F.matmul(a if keep is None else a * keep, v)
 
 
-def _attention(F, q, k, v, mask, keep, *, causal, scale):  # type: ignore[no-untyped-def]
+def _attention(
+    F: Any, q: Any, k: Any, v: Any, mask: Any, keep: Any, *, causal: Any, scale: Any
+) -> Any:
     a = kernels.scores(F, q, k, mask, causal, scale)
     return F.matmul(a if keep is None else a * keep, v), a
 
 
-def _attention_vjp(F, g, saved, out, q, k, v, keep, scale):  # type: ignore[no-untyped-def]
+def _attention_vjp(
+    F: Any, g: Any, saved: Any, out: Any, q: Any, k: Any, v: Any, keep: Any, scale: Any
+) -> Any:
     nothing = (None, None, None)
     back = kernels.attention_backward(F, g, saved, q, k, v, out, keep, scale, nothing)
     return (*back, None, None)
@@ -153,7 +165,9 @@ attention = joint(
 )
 
 
-def _packed_reference(F, qkv, mask, keep, *, num_heads, causal, scale):  # type: ignore[no-untyped-def]
+def _packed_reference(
+    F: Any, qkv: Any, mask: Any, keep: Any, *, num_heads: Any, causal: Any, scale: Any
+) -> Any:
     batch, time, width = qkv.shape
     heads = F.reshape(qkv, (batch, time, 3, num_heads, width // (3 * num_heads)))
     heads = F.transpose(heads, (2, 0, 3, 1, 4))

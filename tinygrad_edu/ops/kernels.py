@@ -55,7 +55,8 @@ def _gelu_float32(F: Any, x: Array, out: Array | None) -> tuple[Array, Array]:
 
 
 def _gelu_block(F: Any, x: Array, value: Array, slope: Array) -> None:
-    """Φ by Abramowitz & Stegun 7.1.26 (|error of erf| <= 1.5e-7), whose exp(-x²/2) is the density's.
+    """Φ by Abramowitz & Stegun 7.1.26 (|error of erf| <= 1.5e-7), whose exp(-x²/2) is the
+    density's.
 
     Here e becomes the density φ(x), q the tail Φ(-|x|), then Φ(x); gelu = x·Φ, gelu' = Φ + x·φ.
     """
@@ -117,7 +118,7 @@ def activate(F: Any, x: Array, activation: str | None) -> tuple[Array, Array | N
     return value, value * (1 - value)
 
 
-def linear(F, x, weight, bias, residual, *, activation):  # type: ignore[no-untyped-def]
+def linear(F: Any, x: Any, weight: Any, bias: Any, residual: Any, *, activation: Any) -> Any:
     """((…, out), slope): one matrix product over all leading axes, then everything in place."""
     rows = x.reshape(-1, x.shape[-1])
     y = F.matmul(rows, weight.T)
@@ -130,7 +131,8 @@ def linear(F, x, weight, bias, residual, *, activation):  # type: ignore[no-unty
     return y, slope
 
 
-def linear_vjp(F, need, g, saved, x, weight):  # type: ignore[no-untyped-def]
+def linear_vjp(F: Any, need: Any, g: Any, saved: Any, x: Any, weight: Any) -> Any:
+    """Gradients of x, weight, bias, residual; `saved` is the slope of the activation."""
     residual = g if need[3] else None
     rows = g.reshape(-1, g.shape[-1])
     if saved is not None:
@@ -140,7 +142,7 @@ def linear_vjp(F, need, g, saved, x, weight):  # type: ignore[no-untyped-def]
     return dx, dw, column_sums(F, rows) if need[2] else None, residual
 
 
-def layer_norm(F, x, weight, bias, *, eps):  # type: ignore[no-untyped-def]
+def layer_norm(F: Any, x: Any, weight: Any, bias: Any, *, eps: Any) -> Any:
     """(normalised, (mean, 1/σ)); both statistics have a last axis of length 1."""
     width = x.shape[-1]
     mean = (row_sums(F, x) / width)[..., None]
@@ -155,7 +157,8 @@ def layer_norm(F, x, weight, bias, *, eps):  # type: ignore[no-untyped-def]
     return y, (mean, scale)
 
 
-def layer_norm_vjp(F, need, g, saved, x, weight):  # type: ignore[no-untyped-def]
+def layer_norm_vjp(F: Any, need: Any, g: Any, saved: Any, x: Any, weight: Any) -> Any:
+    """Gradients of x, weight, bias, from the two statistics alone."""
     mean, scale = saved
     width = x.shape[-1]
     normal = x - mean
@@ -180,7 +183,7 @@ def layer_norm_vjp(F, need, g, saved, x, weight):  # type: ignore[no-untyped-def
     return dx, dw, db
 
 
-def cross_entropy(F, logits, targets, *, ignore_index, reduction):  # type: ignore[no-untyped-def]
+def cross_entropy(F: Any, logits: Any, targets: Any, *, ignore_index: Any, reduction: Any) -> Any:
     """(loss, (probabilities (N, V), targets (N,), counted (N,), number of targets))."""
     rows = logits.reshape(-1, logits.shape[-1])
     wanted = targets.reshape(-1)
@@ -201,7 +204,8 @@ def cross_entropy(F, logits, targets, *, ignore_index, reduction):  # type: igno
     return loss.astype(logits.dtype), (p, safe, counted, number)
 
 
-def cross_entropy_vjp(F, g, saved, logits_shape, reduction):  # type: ignore[no-untyped-def]
+def cross_entropy_vjp(F: Any, g: Any, saved: Any, logits_shape: Any, reduction: Any) -> Any:
+    """(softmax - one-hot)·g, over the number of targets for a mean; 0 where ignored."""
     p, targets, counted, number = saved
     weight = g.reshape(-1) * counted
     if reduction == "mean":
@@ -212,7 +216,7 @@ def cross_entropy_vjp(F, g, saved, logits_shape, reduction):  # type: ignore[no-
     return d.reshape(logits_shape), None
 
 
-def scatter_rows(F, ids, g, rows):  # type: ignore[no-untyped-def]
+def scatter_rows(F: Any, ids: Any, g: Any, rows: Any) -> Any:
     """(rows, C): row i is the sum of the rows of `g` whose id is i."""
     ids = ids.reshape(-1)
     g = g.reshape(-1, g.shape[-1])
@@ -228,7 +232,7 @@ def scatter_rows(F, ids, g, rows):  # type: ignore[no-untyped-def]
     return total
 
 
-def scores(F, q, k, mask, causal, scale):  # type: ignore[no-untyped-def]
+def scores(F: Any, q: Any, k: Any, mask: Any, causal: Any, scale: Any) -> Any:
     """Softmax of scaled q·kᵀ over what may be seen; a row that may see nothing is all 0."""
     s = F.matmul(q, F.swapaxes(k, -1, -2))
     s *= scale
@@ -251,13 +255,15 @@ def scores(F, q, k, mask, causal, scale):  # type: ignore[no-untyped-def]
     return s
 
 
-def causal_bias(F, rows, columns, dtype):  # type: ignore[no-untyped-def]
+def causal_bias(F: Any, rows: Any, columns: Any, dtype: Any) -> Any:
     """(rows, columns): 0 where column j may be seen from row i, -inf where it lies ahead."""
     ahead = F.arange(columns)[None, :] > F.arange(rows)[:, None] + (columns - rows)
     return F.where(ahead, F.full((), -math.inf, dtype=dtype), F.zeros((), dtype=dtype))
 
 
-def attention_backward(F, g, saved, q, k, v, o, keep, scale, into):  # type: ignore[no-untyped-def]
+def attention_backward(
+    F: Any, g: Any, saved: Any, q: Any, k: Any, v: Any, o: Any, keep: Any, scale: Any, into: Any
+) -> Any:
     """Gradients of q, k, v by the formulas of STORY: dS = A ∘ (dA - rowsum(dA ∘ A)).
 
     With dropout the weights that met `v` are A∘keep, and dA is masked the same way. rowsum(dA ∘ A)
@@ -277,11 +283,11 @@ def attention_backward(F, g, saved, q, k, v, o, keep, scale, into):  # type: ign
     return dq, dk, dv
 
 
-def _product(F, a, b, out):  # type: ignore[no-untyped-def]
+def _product(F: Any, a: Any, b: Any, out: Any) -> Any:
     return F.matmul(a, b) if out is None else F.matmul(a, b, out=out)
 
 
-def split_heads(F, qkv, num_heads):  # type: ignore[no-untyped-def]
+def split_heads(F: Any, qkv: Any, num_heads: Any) -> Any:
     """Three views (B, heads, T, C/heads) of a packed (B, T, 3C) array."""
     batch, time, width = qkv.shape
     parts = qkv.reshape(batch, time, 3, num_heads, width // (3 * num_heads))
@@ -289,7 +295,9 @@ def split_heads(F, qkv, num_heads):  # type: ignore[no-untyped-def]
     return parts[0], parts[1], parts[2]
 
 
-def packed_attention(F, qkv, mask, keep, *, num_heads, causal, scale):  # type: ignore[no-untyped-def]
+def packed_attention(
+    F: Any, qkv: Any, mask: Any, keep: Any, *, num_heads: Any, causal: Any, scale: Any
+) -> Any:
     """((B, T, C), weights (B, heads, T, T)): heads are strided views, nothing is copied."""
     q, k, v = split_heads(F, qkv, num_heads)
     a = scores(F, q, k, mask, causal, scale)
@@ -299,7 +307,10 @@ def packed_attention(F, qkv, mask, keep, *, num_heads, causal, scale):  # type: 
     return out, a
 
 
-def packed_attention_vjp(F, g, saved, out, qkv, keep, num_heads, scale):  # type: ignore[no-untyped-def]
+def packed_attention_vjp(
+    F: Any, g: Any, saved: Any, out: Any, qkv: Any, keep: Any, num_heads: Any, scale: Any
+) -> Any:
+    """The gradient of the packed array, each third written in place."""
     q, k, v = split_heads(F, qkv, num_heads)
     batch, time, width = out.shape
     as_heads = (batch, time, num_heads, width // num_heads)

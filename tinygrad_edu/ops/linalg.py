@@ -10,7 +10,7 @@ Array = Any
 _ANY = (-4.0, 4.0)
 
 
-def _matmul_to_a(F, g, b, a_shape):  # type: ignore[no-untyped-def]
+def _matmul_to_a(F: Any, g: Any, b: Any, a_shape: Any) -> Any:
     if b.ndim == 1:
         return g * b if len(a_shape) == 1 else F.expand_dims(g, -1) * b
     if len(a_shape) == 1:
@@ -19,7 +19,7 @@ def _matmul_to_a(F, g, b, a_shape):  # type: ignore[no-untyped-def]
     return F.sum(spread, axis=tuple(range(spread.ndim - 1))) if len(a_shape) == 1 else spread
 
 
-def _matmul_to_b(F, g, a, b_shape):  # type: ignore[no-untyped-def]
+def _matmul_to_b(F: Any, g: Any, a: Any, b_shape: Any) -> Any:
     if a.ndim == 1:
         return g * a if len(b_shape) == 1 else F.expand_dims(a, -1) * F.expand_dims(g, -2)
     if len(b_shape) == 1:

@@ -49,14 +49,14 @@ mean = linear(
 )
 
 
-def _var(F, a, *, axis, keepdims, ddof):  # type: ignore[no-untyped-def]
+def _var(F: Any, a: Any, *, axis: Any, keepdims: Any, ddof: Any) -> Any:
     centred = a - F.mean(a, axis=axis, keepdims=True)
     total = F.sum(centred * centred, axis=axis, keepdims=keepdims)
     n = count(a.shape, axis) - ddof
     return total / n if n else total * math.nan
 
 
-def _var_vjp(F, g, a, axis, keepdims, ddof):  # type: ignore[no-untyped-def]
+def _var_vjp(F: Any, g: Any, a: Any, axis: Any, keepdims: Any, ddof: Any) -> Any:
     centred = a - F.mean(a, axis=axis, keepdims=True)
     slope = spread(F, g * (2 / max(count(a.shape, axis) - ddof, 1)), a.shape, axis, keepdims)
     return (slope * centred,)
@@ -75,11 +75,11 @@ def _share(F: Any, a: Array, out: Array, axis: Any) -> Array:
     return hit / F.cast(ties, dtype=a.dtype)
 
 
-def _extreme_vjp(F, g, a, out, axis, keepdims):  # type: ignore[no-untyped-def]
+def _extreme_vjp(F: Any, g: Any, a: Any, out: Any, axis: Any, keepdims: Any) -> Any:
     return (F.absorb(spread(F, g, a.shape, axis, keepdims), _share(F, a, out, axis)),)
 
 
-def _extreme_jvp(F, tangents, a, *, out, axis, keepdims):  # type: ignore[no-untyped-def]
+def _extreme_jvp(F: Any, tangents: Any, a: Any, *, out: Any, axis: Any, keepdims: Any) -> Any:
     return F.sum(F.absorb(tangents[0], _share(F, a, out, axis)), axis=axis, keepdims=keepdims)
 
 
@@ -99,13 +99,13 @@ def _finite_max(F: Any, a: Array, axis: Any) -> Array:
     return F.where(F.isfinite(top), top, F.zeros_like(top))
 
 
-def _logsumexp(F, a, *, axis, keepdims):  # type: ignore[no-untyped-def]
+def _logsumexp(F: Any, a: Any, *, axis: Any, keepdims: Any) -> Any:
     top = _finite_max(F, a, axis)
     out = F.log(F.sum(F.exp(a - top), axis=axis, keepdims=True)) + top
     return out if keepdims else F.squeeze(out, axis=axis)
 
 
-def _logsumexp_kernel(F, a, *, axis, keepdims):  # type: ignore[no-untyped-def]
+def _logsumexp_kernel(F: Any, a: Any, *, axis: Any, keepdims: Any) -> Any:
     top = _finite_max(F, a, axis)
     total = F.sum(F.exp(a - top), axis=axis, keepdims=True)
     empty = total == 0
@@ -114,7 +114,7 @@ def _logsumexp_kernel(F, a, *, axis, keepdims):  # type: ignore[no-untyped-def]
     return out if keepdims else F.squeeze(out, axis=axis)
 
 
-def _logsumexp_vjp(F, g, a, out, axis, keepdims):  # type: ignore[no-untyped-def]
+def _logsumexp_vjp(F: Any, g: Any, a: Any, out: Any, axis: Any, keepdims: Any) -> Any:
     level = _keep(F, out, a.shape, axis)
     level = F.where(level == -math.inf, F.zeros_like(level), level)
     return (spread(F, g, a.shape, axis, keepdims) * F.exp(a - level),)
@@ -126,7 +126,7 @@ logsumexp = joint(
 )
 
 
-def _softmax(F, a, *, axis):  # type: ignore[no-untyped-def]
+def _softmax(F: Any, a: Any, *, axis: Any) -> Any:
     raised = F.exp(a - _finite_max(F, a, axis))
     total = F.sum(raised, axis=axis, keepdims=True)
     return raised / F.where(F.constant(total) == 0, F.ones_like(total), total)
@@ -139,7 +139,7 @@ softmax = joint(
 )
 
 
-def _log_softmax(F, a, *, axis):  # type: ignore[no-untyped-def]
+def _log_softmax(F: Any, a: Any, *, axis: Any) -> Any:
     shifted = a - _finite_max(F, a, axis)
     return shifted - F.log(F.sum(F.exp(shifted), axis=axis, keepdims=True))
 

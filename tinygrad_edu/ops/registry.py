@@ -52,11 +52,13 @@ class Primitive:
         inputs: names of the inputs; `variadic` operations take any number of the last one.
         rules: one bound rule, number or None an input (elementwise, linear), or one (joint).
         reference: a composition of other primitives that defines a fused one.
-        jvp: `jvp(F, tangents, *inputs, out=, **params)` where no other way to push a tangent is right.
+        jvp: `jvp(F, tangents, *inputs, out=, **params)` where no other way to push a tangent is
+        right.
         domain: per input, the interval in which tests draw.
         kinks: what happens at kinks and singular points, in words; each line is a test.
         analytic: the forward function is complex analytic on its domain (complex step applies).
-        degree: polynomial degree in each input, where it is one (finite differences are then exact).
+        degree: polynomial degree in each input, where it is one (finite differences are then
+        exact).
         view: the result may share memory with input 0.
         broadcasts: inputs broadcast, and the engine sums what was broadcast.
         pull: the compiled backward step, made on first use (`autograd.pull`).
@@ -119,7 +121,8 @@ def linear(
 ) -> Primitive:
     """Register a primitive that is linear in the inputs that have a transpose.
 
-    `jointly`: linear in those inputs taken together (`where`), so that a tangent is the operation on
+    `jointly`: linear in those inputs taken together (`where`), so that a tangent is the operation
+    on
     the tangents; False: in each apart (`matmul`), so that it is a sum with one replaced at a time.
     """
     return _register(name, formula, "linear", forward, transposes, jointly=jointly, **facts)

@@ -10,11 +10,11 @@ _ANY = ((-4.0, 4.0),)
 _FACTS: dict[str, Any] = {"analytic": True, "degree": 1, "domain": _ANY}
 
 
-def _to_shape(F, g, a_shape):  # type: ignore[no-untyped-def]
+def _to_shape(F: Any, g: Any, a_shape: Any) -> Any:
     return F.reshape(g, a_shape)
 
 
-def _sum_to_shape(F, g, a_shape):  # type: ignore[no-untyped-def]
+def _sum_to_shape(F: Any, g: Any, a_shape: Any) -> Any:
     lead = g.ndim - len(a_shape)
     axis = tuple(range(lead)) + tuple(
         i + lead for i, n in enumerate(a_shape) if n == 1 and g.shape[i + lead] != 1
@@ -55,7 +55,7 @@ broadcast_to = linear(
 )
 
 
-def _cut(F, g, arrays_shape, axis):  # type: ignore[no-untyped-def]
+def _cut(F: Any, g: Any, arrays_shape: Any, axis: Any) -> Any:
     start, pieces = 0, []
     before = (slice(None),) * (axis % g.ndim)
     for shape in arrays_shape:
@@ -65,13 +65,13 @@ def _cut(F, g, arrays_shape, axis):  # type: ignore[no-untyped-def]
     return pieces
 
 
-def _unstack(F, g, arrays_shape, axis):  # type: ignore[no-untyped-def]
+def _unstack(F: Any, g: Any, arrays_shape: Any, axis: Any) -> Any:
     before = (slice(None),) * (axis % g.ndim)
     return [g[(*before, i)] for i in range(len(arrays_shape))]
 
 
 def _move_tangents(name: str) -> Any:
-    def jvp(F, tangents, *arrays, out, axis):  # type: ignore[no-untyped-def]
+    def jvp(F: Any, tangents: Any, *arrays: Any, out: Any, axis: Any) -> Any:
         filled = [F.zeros_like(a) if t is None else t for t, a in zip(tangents, arrays, strict=True)]
         return getattr(F, name)(filled, axis=axis)
 
