@@ -184,7 +184,7 @@ def _explain(
 
 def _check_forward(primitive: Primitive, args: tuple[Tensor, ...], out: Tensor) -> None:
     """Under `detect_anomaly()`: the first NaN or inf, and fingerprints against silent writes."""
-    if not _finite(out) and all([x is ABSENT or _finite(x) for x in args]):
+    if not _finite(out) and all(x is ABSENT or _finite(x) for x in args):
         kind = "NaN" if out._namespace.isnan(out._data).any() else "inf"
         shapes = ", ".join([str(x.shape) for x in args if x is not ABSENT])
         raise AnomalyError(

@@ -560,8 +560,8 @@ def attention(
     q, k, v = as_tensor(q), as_tensor(k), as_tensor(v)
     if q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
         raise ShapeError(
-            f"attention was given q {q.shape}, k {k.shape}, v {v.shape}; q and k need the same last "
-            "axis, k and v the same length"
+            f"attention was given q {q.shape}, k {k.shape}, v {v.shape}; q and k need the same "
+            "last axis, k and v the same length"
         )
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     keep = None

@@ -26,8 +26,8 @@ _FUNCTIONS = (
 _NUMPY = {
     getattr(np, name): getattr(functions, name)
     for name in (
-        "add subtract multiply divide negative power exp log log1p expm1 sqrt tanh sin cos absolute "
-        "sign maximum minimum clip where sum mean var max min matmul reshape transpose swapaxes "
+        "add subtract multiply divide negative power exp log log1p expm1 sqrt tanh sin cos "
+        "absolute sign maximum minimum clip where sum mean var max min matmul reshape transpose swapaxes "
         "expand_dims squeeze broadcast_to concatenate stack split zeros_like ones_like full_like"
     ).split()
 }
@@ -65,8 +65,8 @@ def _array_ufunc(self: Tensor, ufunc: Any, method: str, *inputs: Any, **kwargs: 
     if any(isinstance(x, Tensor) and x.requires_grad for x in inputs):
         form = f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
         raise TypeError(
-            f"{form}{' with ' + ', '.join(kwargs) if kwargs else ''} has no gradient here and would "
-            "lose the history of a tracked tensor; use a tg function, or detach() first"
+            f"{form}{' with ' + ', '.join(kwargs) if kwargs else ''} has no gradient here and "
+            "would lose the history of a tracked tensor; use a tg function, or detach() first"
         )
     plain = [x._data if isinstance(x, Tensor) else x for x in inputs]
     return getattr(ufunc, method)(*plain, **kwargs)

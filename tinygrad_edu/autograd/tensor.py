@@ -269,7 +269,8 @@ class Tensor:
 
     def to(self, target: Any) -> Tensor:
         """On another device ("cpu", "cuda") or in another dtype; itself where nothing changes."""
-        if isinstance(target, str) and target.split(":")[0] in ("cpu", "cuda", "gpu", "cupy", "numpy"):
+        devices = ("cpu", "cuda", "gpu", "cupy", "numpy")
+        if isinstance(target, str) and target.split(":")[0] in devices:
             F = backend.namespace_named(target)
             if F is self._namespace:
                 return self

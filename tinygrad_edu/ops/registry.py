@@ -243,12 +243,12 @@ def _bind(rule: Rule, primitive: Primitive) -> BoundRule:
         else:
             raise ValueError(
                 f"the rule of primitive {primitive.name!r} names {name!r}, which is neither an "
-                f"input {primitive.inputs}, a parameter {primitive.params}, nor F, g, out, saved, need"
+                f"input {primitive.inputs}, a parameter {primitive.params}, nor F, g, out, saved, "
+                "need"
             )
     inline = ", ".join([re.sub(r"inputs\[(\d+)\]", r"x\1", text) for text in raw])
-    return BoundRule(
-        rule, _call(raw)(rule), _call(twin)(rule), inline, tuple(uses), "out" in names, "saved" in names
-    )
+    calls = (_call(raw)(rule), _call(twin)(rule))
+    return BoundRule(rule, *calls, inline, tuple(uses), "out" in names, "saved" in names)
 
 
 def _call(arguments: list[str]) -> Any:

@@ -72,7 +72,8 @@ def _unstack(F: Any, g: Any, arrays_shape: Any, axis: Any) -> Any:
 
 def _move_tangents(name: str) -> Any:
     def jvp(F: Any, tangents: Any, *arrays: Any, out: Any, axis: Any) -> Any:
-        filled = [F.zeros_like(a) if t is None else t for t, a in zip(tangents, arrays, strict=True)]
+        pairs = zip(tangents, arrays, strict=True)
+        filled = [F.zeros_like(a) if t is None else t for t, a in pairs]
         return getattr(F, name)(filled, axis=axis)
 
     return jvp
