@@ -82,7 +82,7 @@ def apply(primitive: Primitive, *args: Any, **params: Any) -> Tensor:  # noqa: C
     out.name = out._grad = out._hooks = out._memory = out._fingerprint = None
     out._freed = False
     out._stamp = clock[0]
-    if primitive.view and (data.base is not None or data is arrays[0]):
+    if primitive.view and _shares(data, arrays[0]):
         _share_memory(args[0], out)
     if tracked and state.grad:
         out.requires_grad = True
@@ -106,6 +106,14 @@ def apply(primitive: Primitive, *args: Any, **params: Any) -> Tensor:  # noqa: C
     if state.anomaly:
         _check_forward(primitive, args, out)
     return out
+
+
+def _shares(data: Any, source: Any) -> bool:
+    """Whether the result of a view operation is one: a reshape may have had to copy."""
+    base = data.base
+    if base is None:
+        return data is source
+    return base is source or base is source.base or bool(np.may_share_memory(data, source))
 
 
 def _share_memory(source: Tensor, out: Tensor) -> None:
@@ -184,20 +192,34 @@ def _explain(
 
 def _check_forward(primitive: Primitive, args: tuple[Tensor, ...], out: Tensor) -> None:
     """Under `detect_anomaly()`: the first NaN or inf, and fingerprints against silent writes."""
-    if not _finite(out) and all(x is ABSENT or _finite(x) for x in args):
-        kind = "NaN" if out._namespace.isnan(out._data).any() else "inf"
-        shapes = ", ".join([str(x.shape) for x in args if x is not ABSENT])
-        raise AnomalyError(
-            f"{primitive.name} ({primitive.formula}) made the first {kind} of the forward pass, "
-            f"from finite inputs of shape {shapes}, at {origin.current_line()}"
-            + (f", in module {state.module}" if state.module else "")
-        )
+    if not _finite(out):
+        given = [x for x in args if x is not ABSENT]
+        kind = "NaN" if _has_nan(out) else "inf"
+        # inf may be meant, as in a mask, and goes on; NaN never is.
+        ill = [x for x in given if (_has_nan(x) if kind == "NaN" else not _finite(x))]
+        place = f"at {origin.current_line()}"
+        if state.module:
+            place += f", in module {state.module}"
+        what = f"{primitive.name} ({primitive.formula})"
+        if not ill:
+            raise AnomalyError(
+                f"{what} made the first {kind} of the forward pass, from inputs of shape "
+                f"{', '.join([str(x.shape) for x in given])} without, {place}"
+            )
+        if kind == "NaN" and all(x.is_leaf for x in ill):
+            raise AnomalyError(
+                f"{what} was given {kind} in {ill[0].label()} of shape {ill[0].shape}, {place}"
+            )
     if out.op is not None:
         out._fingerprint = fingerprints(out)
 
 
 def _finite(x: Tensor) -> bool:
     return x._data.dtype.kind != "f" or bool(x._namespace.isfinite(x._data).all())
+
+
+def _has_nan(x: Tensor) -> bool:
+    return x._data.dtype.kind == "f" and bool(x._namespace.isnan(x._data).any())
 
 
 def fingerprints(node: Tensor) -> tuple[int, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from operator import attrgetter
 from typing import Any
@@ -13,10 +13,11 @@ from tinygrad_edu import backend, graph
 from tinygrad_edu.autograd.apply import as_tensor, fingerprints, guarded
 from tinygrad_edu.autograd.modes import enable_grad, state
 from tinygrad_edu.autograd.pull import pull_and_free, pull_raw, pull_twin
-from tinygrad_edu.autograd.tensor import Tensor, as_array, clock
-from tinygrad_edu.errors import AnomalyError, GraphError, MutationError, ShapeError
+from tinygrad_edu.autograd.tensor import Tensor, _is_bfloat, as_array, clock
+from tinygrad_edu.errors import AnomalyError, DTypeError, GraphError, MutationError, ShapeError
 
 Array = Any
+Rule = Callable[[Tensor, Any], Sequence[Any]]
 _follow = attrgetter("_tracked")
 
 
@@ -37,12 +38,13 @@ def backward(
             _check_backward(node, upstream)
         return upstream
 
+    pull: Rule = pull_twin if create_graph else pull_and_free if release else pull_raw
     gradients: dict[int, Any] = {id(root): seed if create_graph else seed._data}
     with np.errstate(all="ignore"), enable_grad() if create_graph else nullcontext():
         graph.sweep(
             order,
             gradients,
-            pull_twin if create_graph else pull_and_free if release else pull_raw,
+            _watch(pull) if state.anomaly else pull,
             arrived=arrived if watched else None,
             observer=observer,
             release=release,
@@ -76,6 +78,10 @@ def _check_usable(order: list[Tensor]) -> bool:
                 "backward(retain_graph=False); run the forward pass again, or keep the graph with "
                 "retain_graph=True"
             )
+        elif node._data.dtype.kind != "f" and not _is_bfloat(node._data):
+            raise DTypeError(
+                f"{node.label()} is of {node.dtype}; only floating numbers have gradients"
+            )
     return hooked
 
 
@@ -95,16 +101,24 @@ def gradients_of(
     kept = [node for node in order if id(node) in useful]
 
     def arrived(node: Tensor, g: Any) -> Any:
-        return g if node._hooks is None else _run_hooks(node, g, create_graph)
+        if node._hooks is not None:
+            g = _run_hooks(node, g, create_graph)
+        if state.anomaly:
+            _check_backward(node, g)
+        return g
+
+    rule: Rule = pull_twin if create_graph else pull_raw
+    if state.anomaly:
+        rule = _watch(rule)
 
     def pull(node: Tensor, g: Any) -> Sequence[Any]:
-        return () if id(node) in wanted else (pull_twin if create_graph else pull_raw)(node, g)
+        return () if id(node) in wanted else rule(node, g)
 
     seed = _seed(output, upstream)
-    hooked = _check_usable(kept)
+    watched = _check_usable(kept) or state.anomaly
     found: dict[int, Any] = {id(output): seed if create_graph else seed._data}
     with np.errstate(all="ignore"), enable_grad() if create_graph else nullcontext():
-        graph.sweep(kept, found, pull, arrived=arrived if hooked else None)
+        graph.sweep(kept, found, pull, arrived=arrived if watched else None)
     results = [found.get(id(x)) for x in inputs]
     return [None if g is None else as_tensor(own(g)) for g in results]
 
@@ -137,9 +151,8 @@ def _seed(root: Tensor, gradient: Any) -> Tensor:
         )
     if given.dtype != root.dtype:
         given = given.astype(root.dtype)
-    if not root._tracked and not given.requires_grad:
-        return Tensor(given._data.copy())
-    return given
+    # A copy, because what is stored as a gradient is nobody else's memory.
+    return given if given.requires_grad else Tensor(given._data.copy())
 
 
 def _accumulate(leaf: Tensor, upstream: Any, create_graph: bool) -> None:
@@ -169,15 +182,46 @@ def _run_hooks(node: Tensor, upstream: Any, create_graph: bool) -> Any:
     return upstream
 
 
-def _check_backward(node: Tensor, upstream: Any) -> None:
-    data = upstream._data if isinstance(upstream, Tensor) else upstream
+def _watch(pull: Rule) -> Rule:
+    """`pull`, whose first NaN or inf is an error that names the operation whose rule made it."""
+
+    def watched(node: Tensor, g: Any) -> Sequence[Any]:
+        inputs = node.inputs
+        pieces = pull(node, g)
+        for x, piece in zip(inputs, pieces, strict=True):
+            kind = None if piece is None else _not_finite(piece)
+            if kind:
+                op = node.op
+                raise AnomalyError(
+                    f"{op.name} ({op.formula}) made the first {kind} in the backward pass: its "
+                    f"gradient to {x.label()} of shape {x.shape}, from a finite upstream gradient "
+                    f"of shape {node.shape}; the operation is at {node.line}" + _in_module(node)
+                )
+        return pieces
+
+    return watched
+
+
+def _not_finite(g: Any) -> str | None:
+    data = g._data if isinstance(g, Tensor) else g
     F = backend.namespace_of(data) if backend.is_array(data) else backend.NUMPY
-    if not F.isfinite(data).all():
-        kind = "NaN" if F.isnan(data).any() else "inf"
+    if F.isfinite(data).all():
+        return None
+    return "NaN" if F.isnan(data).any() else "inf"
+
+
+def _in_module(node: Tensor) -> str:
+    return f", in module {node.module}" if node.module else ""
+
+
+def _check_backward(node: Tensor, upstream: Any) -> None:
+    """What no single rule made: a seed, what a hook returned, or a sum that overflowed."""
+    kind = _not_finite(upstream)
+    if kind:
         raise AnomalyError(
             f"the first {kind} of the backward pass arrived at {node.label()} of shape "
             f"{node.shape}" + (f", made at {node.line}" if node.op is not None else "")
-            + (f" in module {node.module}" if node.module else "")
+            + _in_module(node)
         )
 
 

@@ -10,6 +10,7 @@ from tinygrad_edu import backend
 from tinygrad_edu.autograd.functions import _shape_of
 from tinygrad_edu.autograd.modes import default_generator
 from tinygrad_edu.autograd.tensor import Tensor, get_default_dtype
+from tinygrad_edu.errors import GraphError
 
 
 def tensor(
@@ -19,8 +20,15 @@ def tensor(
 
     Raises:
         DTypeError: not numbers, or `requires_grad` on integers.
+        ShapeError: rows of different lengths.
+        GraphError: a tracked tensor, whose history would be lost.
     """
     if isinstance(data, Tensor):
+        if data.requires_grad:
+            raise GraphError(
+                f"tensor() copies numbers and would lose the history of {data.label()}; use it as "
+                "it is, or copy it with tensor(x.detach())"
+            )
         data = data._data
     if backend.is_array(data):
         data = data.copy()

@@ -49,7 +49,8 @@ def by_differences(
 
     Args:
         f: smooth between xs - step·vs and xs + step·vs.
-        xs, vs: arrays of equal shapes.
+        xs: the point.
+        vs: for each of xs an array of its shape.
         step: the first and largest step; each further one is half as long.
     """
     size = np.zeros(())

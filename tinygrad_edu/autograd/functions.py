@@ -60,7 +60,8 @@ def negative(a: Any) -> Tensor:
 def power(a: Any, b: Any) -> Tensor:
     """a ** b, either or both tracked. 0 ** 0 is 1, with gradient 0."""
     if isinstance(b, (int, float)) and not isinstance(b, bool):
-        return apply(_e.power_constant, a, exponent=b)
+        # NumPy's float64 scalar counts as the Python float it is, as in a * b.
+        return apply(_e.power_constant, a, exponent=b if isinstance(b, int) else float(b))
     return apply(_e.power, a, b)
 
 
@@ -161,7 +162,7 @@ clamp = clip
 def where(condition: Any, a: Any, b: Any) -> Tensor:
     """`a` where `condition`, else `b`; the branch not taken gets gradient 0, never NaN."""
     c = condition._data if isinstance(condition, Tensor) else condition
-    if isinstance(c, (bool, list, tuple)):
+    if isinstance(c, (int, float, list, tuple)):
         c = np.asarray(c)
     if c.dtype != bool:
         c = c != 0
@@ -409,8 +410,11 @@ def _raw_index(index: Any) -> Any:
                 f"an index has to be integer or bool; got a tensor of {index.dtype}: make it with "
                 "dtype=int"
             )
-        return index._data
-    return index
+        index = index._data
+    # A copy, because the gradient reads the index again and the caller may change it before.
+    if isinstance(index, list):
+        return [_raw_index(i) for i in index]
+    return index.copy() if isinstance(index, np.ndarray) else index
 
 
 def scatter_add(x: Any, index: Any, shape: Sequence[int]) -> Tensor:
@@ -631,6 +635,17 @@ def compare(name: str, a: Any, b: Any) -> Tensor:
     if not isinstance(right, (int, float)):
         right = as_array(right)
     return Tensor(F.asarray(getattr(F, name)(left, right)))
+
+
+def equal(a: Any, b: Any) -> Tensor:
+    """Where two tensors agree, elementwise; untracked."""
+    return compare("equal", a, b)
+
+
+def logical_not(a: Any) -> Tensor:
+    """Where `a` is false or 0; untracked."""
+    a = as_tensor(a)
+    return Tensor(a._namespace.logical_not(a._data))
 
 
 def is_fused() -> bool:

@@ -22,15 +22,32 @@ _FUNCTIONS = (
     "unsqueeze squeeze broadcast_to split"
 ).split()
 
+
+def _numpy_transpose(a: Any, axes: Any = None) -> Tensor:
+    return functions.transpose(a, axes)
+
+
+def _numpy_reshape(a: Any, shape: Any) -> Tensor:
+    return functions.reshape(a, shape)
+
+
 # NumPy functions that mean the same on a tensor: np.exp(t) is tg.exp(t).
-_NUMPY = {
+_NUMPY: dict[Any, Callable[..., Any]] = {
     getattr(np, name): getattr(functions, name)
     for name in (
         "add subtract multiply divide negative power exp log log1p expm1 sqrt tanh sin cos "
-        "absolute sign maximum minimum clip where sum mean var max min matmul reshape transpose swapaxes "
+        "absolute sign maximum minimum clip where sum mean var max min matmul swapaxes "
         "expand_dims squeeze broadcast_to concatenate stack split zeros_like ones_like full_like"
     ).split()
 }
+_NUMPY.update(
+    {
+        np.amax: functions.max,
+        np.amin: functions.min,
+        np.transpose: _numpy_transpose,
+        np.reshape: _numpy_reshape,
+    }
+)
 _NUMPY_COMPARISONS = {
     np.less: "less", np.less_equal: "less_equal", np.greater: "greater",
     np.greater_equal: "greater_equal", np.equal: "equal", np.not_equal: "not_equal",
@@ -50,7 +67,9 @@ def _binary(primitive: Primitive) -> tuple[Callable[..., Any], Callable[..., Any
 
 
 def _comparison(name: str) -> Callable[..., Any]:
-    def compare(self: Tensor, other: Any) -> Tensor:
+    def compare(self: Tensor, other: Any) -> Any:
+        if other is None or isinstance(other, str):
+            return NotImplemented
         return functions.compare(name, self, other)
 
     return compare
@@ -78,9 +97,10 @@ def _array_function(self: Tensor, func: Any, types: Any, args: Any, kwargs: Any)
     if func in _NUMPY:
         return _NUMPY[func](*args, **kwargs)
     if any(x.requires_grad for x in _tensors_in((args, kwargs))):
+        name = f"{func.__module__.replace('numpy', 'np')}.{func.__name__}"
         raise TypeError(
-            f"np.{func.__name__} has no gradient here and would lose the history of a tracked "
-            "tensor; use a tg function, or detach() first"
+            f"{name} has no gradient here and would lose the history of a tracked tensor; use a tg "
+            "function, or detach() first"
         )
     return func(*_plain(args), **_plain(kwargs))
 
@@ -123,6 +143,10 @@ def _setitem(self: Tensor, index: Any, value: Any) -> None:
     )
 
 
+def _invert(self: Tensor) -> Tensor:
+    return Tensor(~self._data)
+
+
 def _iterate(self: Tensor) -> Any:
     return (self[i] for i in range(len(self)))
 
@@ -142,9 +166,11 @@ def attach() -> None:
     for short, name in (
         ("lt", "less"), ("le", "less_equal"), ("gt", "greater"), ("ge", "greater_equal"),
         ("eq", "equal"), ("ne", "not_equal"),
+        ("and", "bitwise_and"), ("or", "bitwise_or"), ("xor", "bitwise_xor"),
     ):  # fmt: skip
         methods[f"__{short}__"] = _comparison(name)
     methods.update(
+        __pos__=lambda self: self, __invert__=_invert,
         __neg__=functions.negative, __abs__=functions.abs, __pow__=functions.power, __rpow__=_rpow,
         __getitem__=functions.getitem, __setitem__=_setitem, __iter__=_iterate,
         __array__=_array, __array_ufunc__=_array_ufunc, __array_function__=_array_function,

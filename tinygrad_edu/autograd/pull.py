@@ -40,7 +40,7 @@ def pull_and_free(node: Tensor, g: Array) -> Sequence[Any]:
     pieces = pull_raw(node, g)
     node.inputs = node._args = node._tracked = ()
     node._params = {}
-    node._saved = None
+    node._saved = node._grad = None
     node._freed = True
     return pieces
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from tinygrad_edu import backend
 from tinygrad_edu.autograd import origin
-from tinygrad_edu.errors import DTypeError, GraphError
+from tinygrad_edu.errors import DTypeError, GraphError, ShapeError
 
 Array = Any
 
@@ -50,18 +50,29 @@ def as_array(data: Any, dtype: Any = None) -> Array:
     if isinstance(data, Tensor):
         data = data._data
     if backend.is_array(data):
+        _check_numbers(data, data)
         return data if dtype is None or data.dtype == dtype else data.astype(dtype)
     F = backend.default_namespace()
-    if dtype is None and not isinstance(data, np.generic):
+    try:
         found = np.asarray(data)
-        if found.dtype == object or found.dtype.kind in "USOV":
-            raise DTypeError(
-                f"a tensor is made of numbers; got {type(data).__name__} {str(data)[:40]!r}"
-            )
+    except ValueError as error:
+        raise ShapeError(
+            f"a tensor needs rows of one length; got {str(data)[:40]!r}: {error}"
+        ) from error
+    _check_numbers(found, data)
+    if dtype is None and not isinstance(data, np.generic):
         dtype = found.dtype if found.dtype == bool else _default_dtype
         if isinstance(data, (list, tuple)) and _holds_arrays(data):
             dtype = found.dtype
     return F.asarray(data, dtype=dtype)
+
+
+def _check_numbers(array: Array, given: Any) -> None:
+    if array.dtype.kind not in "biuf" and not _is_bfloat(array):
+        raise DTypeError(
+            f"a tensor is made of real numbers; got {type(given).__name__} {str(given)[:40]!r} "
+            f"of {array.dtype}"
+        )
 
 
 def _holds_arrays(data: Any) -> bool:
@@ -141,7 +152,7 @@ class Tensor:
     def data(self, value: Any) -> None:
         array = as_array(value)
         if array.shape != self._data.shape:
-            raise ValueError(
+            raise ShapeError(
                 f"{self.label()}.data has shape {self._data.shape}; it cannot become "
                 f"{array.shape}: make a new tensor"
             )
@@ -186,10 +197,10 @@ class Tensor:
             return
         given = value if isinstance(value, Tensor) else Tensor(as_array(value, self.dtype))
         if given.shape != self.shape:
-            raise ValueError(
+            raise ShapeError(
                 f"{self.label()} has shape {self.shape}; its grad cannot have shape {given.shape}"
             )
-        self._grad = given
+        self._grad = given if given.dtype == self.dtype else given.astype(self.dtype)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -274,6 +285,11 @@ class Tensor:
             F = backend.namespace_named(target)
             if F is self._namespace:
                 return self
+            if self.requires_grad and not self.is_leaf:
+                raise GraphError(
+                    f"{self.label()} is tracked; to({target!r}) would lose its history. Move the "
+                    "tensors it is made from, or detach() it first"
+                )
             host = self._namespace.to_numpy(self._data)
             return Tensor(F.asarray(host), requires_grad=self.requires_grad, name=self.name)
         converted: Tensor = self.astype(target)
@@ -323,11 +339,15 @@ class Tensor:
         """
         if not self.requires_grad:
             raise GraphError(f"{self.label()} is not tracked, so no gradient will ever arrive")
-        hooks = self._hooks = (self._hooks or []) + [hook]
+        self._hooks = (self._hooks or []) + [hook]
+        registered = [hook]
 
         def remove() -> None:
-            if self._hooks is not None and hook in hooks:
-                self._hooks = [h for h in self._hooks if h is not hook] or None
+            # A function registered twice is called twice, and removed once a call.
+            if registered and self._hooks is not None:
+                kept = list(self._hooks)
+                kept.remove(registered.pop())
+                self._hooks = kept or None
 
         return remove
 
@@ -395,7 +415,12 @@ class Tensor:
         def __matmul__(self, other: Any) -> Tensor: ...
         def __rmatmul__(self, other: Any) -> Tensor: ...
         def __neg__(self) -> Tensor: ...
+        def __pos__(self) -> Tensor: ...
         def __abs__(self) -> Tensor: ...
+        def __invert__(self) -> Tensor: ...
+        def __and__(self, other: Any) -> Tensor: ...
+        def __or__(self, other: Any) -> Tensor: ...
+        def __xor__(self, other: Any) -> Tensor: ...
         def __getitem__(self, index: Any) -> Tensor: ...
         def __lt__(self, other: Any) -> Tensor: ...
         def __le__(self, other: Any) -> Tensor: ...

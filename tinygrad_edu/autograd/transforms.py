@@ -37,8 +37,8 @@ def value_and_grad(f: Function, argnums: int | Sequence[int] = 0) -> Function:
 
     def run(*args: Any, **kwargs: Any) -> tuple[Tensor, Any]:
         numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-        nested = _is_nested([args[i] for i in numbers])
         variables, out = _trace(f, args, numbers, kwargs)
+        nested = _is_nested([args[i] for i in numbers]) or _sees_more(out, variables)
         if out.size != 1:
             raise GraphError(
                 f"grad needs a function that returns one number; {_name(f)} returned shape "
@@ -66,8 +66,8 @@ def vjp(f: Function, *xs: Any) -> tuple[Tensor, Callable[[Any], Any]]:
 
     `pull` may be called again, with other g, and its result differentiated with respect to g.
     """
-    nested = _is_nested(xs)
     variables, out = _trace(f, xs, range(len(xs)), {})
+    nested = _is_nested(xs) or _sees_more(out, variables)
 
     def pull(g: Any) -> Any:
         given = as_tensor(g)
@@ -90,8 +90,8 @@ def jvp(f: Function, xs: Any, vs: Any) -> tuple[Tensor, Tensor]:
     velocities = tuple(vs) if isinstance(vs, (tuple, list)) else (vs,)
     if len(points) != len(velocities):
         raise ShapeError(f"jvp was given {len(points)} arguments and {len(velocities)} tangents")
-    nested = _is_nested((*points, *velocities))
     variables, out = _trace(f, points, range(len(points)), {})
+    nested = _is_nested((*points, *velocities)) or _sees_more(out, variables)
     tangents: dict[int, Tensor] = {}
     for x, v in zip(variables, velocities, strict=True):
         v = as_tensor(v)
@@ -180,6 +180,15 @@ def _push_reference(node: Tensor, arriving: list[Tensor | None]) -> Tensor | Non
 def _is_nested(xs: Sequence[Any]) -> bool:
     """Whether an outer transform or backward pass will differentiate what is computed here."""
     return state.grad and any(isinstance(x, Tensor) and x.requires_grad for x in xs)
+
+
+def _sees_more(out: Tensor, variables: Sequence[Tensor]) -> bool:
+    """Whether `out` depends on tracked tensors besides `variables`, which f closes over."""
+    if not state.grad:
+        return False
+    own = {id(x) for x in variables}
+    order = graph.topological_order(out, inputs=lambda n: () if id(n) in own else n._tracked)
+    return any(n.requires_grad and not n._tracked and id(n) not in own for n in order)
 
 
 def _trace(

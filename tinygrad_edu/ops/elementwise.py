@@ -118,7 +118,7 @@ sigmoid = elementwise(
 )
 relu = elementwise(
     "relu", "max(0, a)", forward=lambda F, a: F.maximum(a, F.zeros_like(a)),
-    partials=(lambda a: a > 0,), domain=(_ANY,), kinks=("a = 0: gradient 0",),
+    partials=(lambda F, a: F.logical_not(a <= 0),), domain=(_ANY,), kinks=("a = 0: gradient 0",),
 )
 absolute = elementwise(
     "abs", "|a|", forward=lambda F, a: F.absolute(a), partials=(lambda F, a: F.sign(a),),
@@ -132,7 +132,7 @@ sign = elementwise(
 
 def _wins(F: Any, a: Any, b: Any) -> Any:
     """1 where a > b, 1/2 where they tie, 0 where a < b."""
-    return 0.5 * (F.sign(a - b) + 1)
+    return F.where(F.equal(a, b), F.full_like(a - b, 0.5), 0.5 * (F.sign(a - b) + 1))
 
 
 maximum = elementwise(
@@ -148,7 +148,8 @@ minimum = elementwise(
 
 
 def _inside(F: Any, a: Any, low: Any, high: Any) -> Any:
-    inside = F.ones_like(a) > 0
+    a = F.constant(a)  # a mask is no number: nothing flows through it
+    inside = a == a
     if low is not None:
         inside = inside & (a >= low)
     return inside if high is None else inside & (a <= high)
@@ -165,7 +166,7 @@ where = linear(
         lambda F, g, c: F.where(c, g, F.zeros_like(g)),
         lambda F, g, c: F.where(c, F.zeros_like(g), g),
     ),
-    broadcasts=True, domain=(_ANY, _ANY, _ANY),
+    broadcasts=True, analytic=True, degree=1, domain=(_ANY, _ANY, _ANY),
     kinks=("the branch not taken gets 0, never NaN",),
 )
 absorb = linear(

@@ -116,8 +116,11 @@ embedding_rows = linear(
 
 
 def _causal_bias(F: Any, s: Any) -> Any:
-    dtype = float if s.dtype == object else s.dtype
-    return kernels.causal_bias(F, s.shape[-2], s.shape[-1], dtype)
+    """A plain array to add to scores s (…, T, S): -inf where a position would see its future."""
+    raw = F.constant(s)
+    arrays = backend.namespace_of(raw)
+    dtype = float if raw.dtype == object else raw.dtype
+    return kernels.causal_bias(arrays, raw.shape[-2], raw.shape[-1], dtype)
 
 
 def _add_mask(F: Any, s: Any, mask: Any) -> Any:
