@@ -1,0 +1,249 @@
+"""The command: what it prints, what it returns, and that errors are one line."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tinygrad_edu.cli import main
+
+ROOT = Path(__file__).parents[2]
+SMALL = [
+    "--num-layers=1", "--num-heads=2", "--embed-dim=16", "--block-size=16", "--batch-size=4",
+    "--steps=12", "--validation-interval=6", "--sample-length=20",
+]  # fmt: skip
+TEXT = "".join(f"{k} green bottles hanging on the wall, number {k * k}.\n" for k in range(60))[
+    :2000
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    (tmp_path / "bottles.txt").write_text(TEXT, encoding="utf-8")
+    return tmp_path
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "tinygrad_edu", *arguments]
+
+
+def environment() -> dict[str, str]:
+    paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "COLUMNS": "80"}
+
+
+def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(*arguments), cwd=cwd, env=environment(), capture_output=True, encoding="utf-8"
+    )
+
+
+def test_train_then_sample_from_end_to_end(folder: Path) -> None:
+    trained = run("train", "--corpus", "bottles.txt", *SMALL, cwd=folder)
+    assert trained.returncode == 0, trained.stderr
+    assert trained.stderr == ""
+    assert "bottles.txt: 2,000 characters" in trained.stdout
+    assert "step 12/12" in trained.stdout
+    assert trained.stdout.count("validation loss") == 3
+    assert "tinygrad-edu sample runs/bottles-1" in trained.stdout
+
+    first = run("sample", "runs/bottles-1", "10 green", "--max-new-tokens=40", cwd=folder)
+    assert first.returncode == 0, first.stderr
+    assert first.stdout.startswith("10 green")
+    assert len(first.stdout.rstrip("\n")) >= 40
+    again = run("sample", "runs/bottles-1", "10 green", "--max-new-tokens=40", cwd=folder)
+    assert again.stdout == first.stdout
+
+    longer = run("train", "--resume", "runs/bottles-1", "--steps=15", cwd=folder)
+    assert longer.returncode == 0, longer.stderr
+    assert "Going on from step 12." in longer.stdout
+    assert "step 15/15" in longer.stdout
+
+
+@pytest.mark.skipif(os.name != "posix", reason="closes a pipe")
+def test_a_reader_that_stops_reading_is_no_error(folder: Path) -> None:
+    main(["train", "--corpus=bottles.txt", *SMALL])
+    process = subprocess.Popen(
+        command("sample", "runs/bottles-1", "--max-new-tokens=100000"),
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+    )
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.read(50)
+    process.stdout.close()
+    assert process.wait(timeout=60) == 0
+    assert process.stderr.read() == ""
+    process.stderr.close()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
+def test_ctrl_c_saves_and_says_how_to_go_on(folder: Path) -> None:
+    process = subprocess.Popen(
+        command("train", "--corpus=bottles.txt", *SMALL, "--steps=1000000"),
+        cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        encoding="utf-8",
+    )  # fmt: skip
+    metrics = folder / "runs" / "bottles-1" / "metrics.jsonl"
+    deadline = time.monotonic() + 60
+    while not (metrics.exists() and metrics.read_text().count("\n") > 5):
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert errors == ""
+    step = re.search(r"Stopped at step ([\d,]+) and saved", output)
+    assert step is not None
+    assert "tinygrad-edu train --resume runs/bottles-1" in output
+    assert (
+        folder / "runs/bottles-1/checkpoint" / f"step-{int(step[1].replace(',', '')):08}"
+    ).is_dir()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["train", "--corpus", "botles.txt"], "no file 'botles.txt'; did you mean bottles.txt?"),
+        (["train", "--steps=-1"], "--steps is -1; it must be 0 or more"),
+        (["train", "--corpus=bottles.txt", "--block-size=5000"], "--block-size to 1799 or less"),
+        (["train", "--corpus=empty.txt"], "empty.txt is empty"),
+        (["train", "--corpus=latin.txt"], "latin.txt is not UTF-8"),
+        (["train", "--corpus=same.txt"], "nothing to predict"),
+        (["train", "--resume=nowhere"], "nowhere is not a run folder"),
+        (["train", "--config=nowhere.toml"], "nowhere.toml cannot be read"),
+        (["train", "--config=odd.toml"], "unknown option 'stepz'; the nearest one is 'steps'"),
+        (["train", "--config=odd.toml", "--resume=x"], "--resume and --config were both given"),
+        (["sample", "nowhere", "hello"], "nowhere is not a run folder"),
+        (["train", "--corpus=bottles.txt", "--run=bottles.txt/x"], "Not a directory"),
+        (["demo", "4711"], "there is no demo 4711"),
+    ],
+)
+def test_a_mistake_is_told_in_one_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+) -> None:
+    (folder / "empty.txt").write_bytes(b"")
+    (folder / "latin.txt").write_bytes("café\n".encode("latin-1") * 99)
+    (folder / "same.txt").write_bytes(b"a" * 999)
+    (folder / "odd.toml").write_text("stepz = 3\n")
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith("tinygrad-edu: ")
+    assert captured.err.count("\n") == 1
+    assert words in captured.err
+    assert captured.out == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "nearest"),
+    [
+        (["train", "--learing-rate=3"], "--learning-rate"),
+        (["sample", "run", "text", "--temprature=1"], "--temperature"),
+    ],
+)
+def test_an_unknown_option_names_the_nearest(
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], nearest: str
+) -> None:
+    assert main(arguments) == 2
+    errors = capsys.readouterr().err
+    assert "Unrecognized options" in errors
+    assert nearest in errors
+    assert max(map(len, errors.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("arguments", [[], ["trian"], ["train", "--steps=many"], ["sample"]])
+def test_a_command_line_that_makes_no_sense_is_code_2(
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    assert main(arguments) == 2
+    assert capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["train", "sample", "demo", "info"])
+def test_help_describes_every_option_and_fits_80_columns(
+    folder: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    assert main([command, "--help"]) == 0
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 80
+    assert "{None}" not in text
+    words = " ".join(text.replace("│", " ").split())
+    assert not re.findall(r"--[a-z-]+ [A-Z]+ \(default", words), "an option without a description"
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_run_that_diverges_is_code_1_and_one_line(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(["train", "--corpus=bottles.txt", *SMALL, "--learning-rate=1e30", "--clip-norm=0"])
+    assert code == 1
+    captured = capsys.readouterr()
+    assert captured.err.startswith("tinygrad-edu: step ")
+    for words in ("learning rate", "gradient norm", "keeps the checkpoint of step 0"):
+        assert words in captured.err
+
+
+def test_options_come_from_a_config_file_and_the_line_replaces_them(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", "--corpus=bottles.txt", *SMALL, "--seed=5"]) == 0
+    assert main(["train", "--config=runs/bottles-1/config.toml", "--steps=6", "--run=again"]) == 0
+    first, second = (
+        (folder / run / "config.toml").read_text() for run in ("runs/bottles-1", "again")
+    )
+    assert first.replace("steps = 12", "steps = 6", 1) == second
+
+
+def test_a_prompt_with_an_unknown_symbol_is_told_in_one_line(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["train", "--corpus=bottles.txt", *SMALL])
+    capsys.readouterr()
+    assert main(["sample", "runs/bottles-1", "Ω"]) == 2
+    assert "Ω" in capsys.readouterr().err
+
+
+def test_info_says_what_computes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info"]) == 0
+    text = capsys.readouterr().out
+    for heading in ("tinygrad_edu", "python", "system", "numpy", "BLAS", "backend"):
+        assert re.search(rf"^{heading} +\S", text, re.MULTILINE), heading
+
+
+def test_demos_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo"]) == 0
+    assert "One weight on a slope" in capsys.readouterr().out
+
+
+def test_importing_the_command_loads_nothing_it_may_not_need() -> None:
+    script = "import sys, tinygrad_edu.cli; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=ROOT, env=environment(), capture_output=True, encoding="utf-8", check=True,
+    )  # fmt: skip
+    loaded = set(done.stdout.split())
+    assert not loaded & {"matplotlib", "tyro", "rich", "safetensors", "tinygrad_edu.lm"}
+
+
+def test_our_own_mistakes_keep_their_traceback(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tinygrad_edu import demos
+
+    def broken() -> None:
+        raise ValueError("nobody foresaw this")
+
+    monkeypatch.setattr(demos, "list_demos", broken)
+    with pytest.raises(ValueError, match="nobody"):
+        main(["demo"])

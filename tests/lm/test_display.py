@@ -1,0 +1,101 @@
+"""What training looks like, at 80 columns, in a terminal and in a file."""
+
+from __future__ import annotations
+
+import io
+import math
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from tinygrad_edu import lm
+from tinygrad_edu.lm.display import TerminalReporter, duration, printable
+
+PLAN = lm.Plan(
+    config=lm.TrainConfig(steps=20_000),
+    run=Path("runs/python-docs-1"),
+    text="python-docs",
+    characters=464_970,
+    symbols=103,
+    training_tokens=418_473,
+    validation_tokens=46_497,
+    parameters=814_720,
+    allocator_tuned=True,
+)
+RESULT = lm.Result(
+    run=Path("runs/a b"),
+    step=20_000,
+    loss=1.5,
+    validation_loss=1.9,
+    seconds=125.0,
+    interrupted=False,
+)
+
+
+def tell(reporter: lm.Reporter, result: lm.Result = RESULT) -> None:
+    reporter.planned(PLAN, step=10_000)
+    for step in (10_001, 15_000, 20_000):
+        reporter.stepped(lm.StepReport(step, 20_000, 12.5, 1e-3, 1.0, 14_000.0, 7325.0))
+    reporter.validated(lm.ValidationReport(20_000, 1.9, math.exp(1.9), "\nThe cat\x1b[31m sat\n"))
+    reporter.finished(result)
+    reporter.closed()
+
+
+def shown(*, terminal: bool, result: lm.Result = RESULT) -> str:
+    output = io.StringIO()
+    console = Console(
+        file=output, width=80, force_terminal=terminal, color_system=None, highlight=False
+    )
+    tell(TerminalReporter(console), result)
+    return output.getvalue()
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_everything_worth_knowing_is_shown(terminal: bool) -> None:
+    text = shown(terminal=terminal)
+    for said in (
+        "python-docs: 464,970 characters, 103 symbols",
+        "418,473 to train on, 46,497 held out",
+        "814,720 parameters",
+        "768 tokens; 545 steps an epoch",
+        "20,000 steps: 36.70 epochs",
+        "mallopt",
+        "Going on from step 10,000.",
+        "20,000/20,000",
+        "loss 12.500  lr 1.0e-03  14,000 tokens/s  2:02:05 left",
+        "step 20,000  validation loss 1.900  perplexity 6.7",
+        "  The cat",
+        "Done in 2:05",
+        "tinygrad-edu sample 'runs/a b'",
+    ):
+        assert said in text, said
+
+
+def test_lines_of_a_terminal_fit_80_columns() -> None:
+    for line in shown(terminal=True).replace("\r", "\n").split("\n"):
+        visible = line.replace("\x1b[2K", "").replace("\x1b[1A", "")
+        visible = visible.replace("\x1b[?25l", "").replace("\x1b[?25h", "")
+        assert len(visible) <= 80, visible
+
+
+def test_a_file_gets_no_control_sequences() -> None:
+    assert "\x1b" not in shown(terminal=False)
+
+
+def test_an_interrupted_run_says_how_to_go_on() -> None:
+    stopped = lm.Result(Path("runs/x"), 7, 1.0, None, 3.0, interrupted=True)
+    text = shown(terminal=False, result=stopped)
+    assert "Stopped at step 7 and saved" in text
+    assert "tinygrad-edu train --resume runs/x" in text
+
+
+def test_control_characters_of_a_sample_do_not_reach_the_terminal() -> None:
+    assert printable("a\x1b[31m\x07\n\tb\r") == "a�[31m�\n\tb�"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(6.6, "0:07"), (125, "2:05"), (3725, "1:02:05"), (math.inf, "-:--")]
+)
+def test_durations_read_as_clocks(seconds: float, text: str) -> None:
+    assert duration(seconds) == text

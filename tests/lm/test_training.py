@@ -1,0 +1,376 @@
+"""Whole runs of a model of nothing: what they learn, write, and how they end."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tinygrad_edu import lm, text
+from tinygrad_edu.lm.checkpoint import Checkpoint, load_checkpoint
+from tinygrad_edu.lm.trainer import CHANGEABLE
+
+MakeConfig = Callable[..., lm.TrainConfig]
+
+
+class Recorder(lm.Reporter):
+    """Keeps all it hears; may do something at a step."""
+
+    def __init__(self, at_step: dict[int, Callable[[], None]] | None = None) -> None:
+        self.plans: list[lm.Plan] = []
+        self.steps: list[lm.StepReport] = []
+        self.validations: list[lm.ValidationReport] = []
+        self.ended: list[str] = []
+        self.at_step = at_step or {}
+
+    def planned(self, plan: lm.Plan, step: int) -> None:
+        self.plans.append(plan)
+
+    def stepped(self, report: lm.StepReport) -> None:
+        self.steps.append(report)
+        self.at_step.get(report.step, lambda: None)()
+
+    def validated(self, report: lm.ValidationReport) -> None:
+        self.validations.append(report)
+
+    def finished(self, result: lm.Result) -> None:
+        self.ended.append("finished")
+
+    def closed(self) -> None:
+        self.ended.append("closed")
+
+
+def rows(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def untimed(run: Path) -> list[dict[str, Any]]:
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in rows(run)]
+
+
+def assert_same(first: Checkpoint, second: Checkpoint) -> None:
+    assert first.weights.keys() == second.weights.keys()
+    for name, array in first.weights.items():
+        np.testing.assert_array_equal(array, second.weights[name], err_msg=name)
+    assert first.optimizer["param_groups"] == second.optimizer["param_groups"]
+    for index, state in first.optimizer["state"].items():
+        for name, value in state.items():
+            np.testing.assert_array_equal(value, second.optimizer["state"][index][name])
+    assert first.progress.step == second.progress.step
+
+
+def test_a_run_learns_and_its_folder_is_whole(make_config: MakeConfig) -> None:
+    result = lm.train(make_config(steps=150, sample_length=20, validation_interval=50))
+    assert sorted(path.name for path in result.run.iterdir()) == [
+        "checkpoint", "config.toml", "metrics.jsonl", "model.safetensors", "samples.txt",
+        "tokenizer.json",
+    ]  # fmt: skip
+    validation = [row["validation_loss"] for row in rows(result.run) if "validation_loss" in row]
+    assert validation[0] == pytest.approx(math.log(22), abs=0.3)
+    assert validation[-1] < 2.3
+    assert result.validation_loss == validation[-1]
+    assert [row["step"] for row in rows(result.run) if "loss" in row] == list(range(1, 151))
+    assert (result.run / "samples.txt").read_text().count("--- step") == 4
+
+
+def test_the_plan_counts_right(make_config: MakeConfig) -> None:
+    recorder = Recorder()
+    lm.train(make_config(), recorder)
+    (plan,) = recorder.plans
+    assert (plan.characters, plan.training_tokens, plan.validation_tokens) == (2000, 1800, 200)
+    assert plan.tokens_per_step == 32
+    assert plan.steps_per_epoch == 56
+    assert plan.epochs == pytest.approx(8 * 32 / 1800)
+    assert all(len(f"{heading:<8}{said}") <= 80 for heading, said in plan.lines()[:-1])
+    assert recorder.ended == ["finished", "closed"]
+
+
+def test_same_seed_same_bits_and_another_seed_others(
+    make_config: MakeConfig, tmp_path: Path
+) -> None:
+    runs = [lm.train(make_config(run=tmp_path / name)).run for name in "ab"]
+    assert (runs[0] / "model.safetensors").read_bytes() == (
+        runs[1] / "model.safetensors"
+    ).read_bytes()
+    assert (runs[0] / "samples.txt").read_text() == (runs[1] / "samples.txt").read_text()
+    other = lm.train(make_config(run=tmp_path / "c", seed=2)).run
+    assert untimed(other) != untimed(runs[0])
+
+
+def test_validating_more_often_changes_nothing(make_config: MakeConfig, tmp_path: Path) -> None:
+    often = lm.train(make_config(run=tmp_path / "a", validation_interval=1, dropout=0.2)).run
+    seldom = lm.train(
+        make_config(run=tmp_path / "b", validation_interval=100, sample_length=0, dropout=0.2)
+    ).run
+    assert (often / "model.safetensors").read_bytes() == (seldom / "model.safetensors").read_bytes()
+
+
+def test_validating_twice_gives_the_same_number_and_moves_nothing(tiny_text: str) -> None:
+    tokenizer = text.CharTokenizer.from_text(tiny_text)
+    tokens = tokenizer.encode_array(tiny_text)
+    config = lm.GPTConfig(
+        tokenizer.vocab_size, block_size=8, num_layers=1, num_heads=2, embed_dim=16, dropout=0.5
+    )
+    model = lm.GPT(config, np.random.default_rng(0))
+    before = {name: value.numpy().copy() for name, value in model.state_dict().items()}
+    random_state = model.generator.bit_generator.state
+    first = lm.evaluate(model, tokens, batch_size=4)
+    assert lm.evaluate(model, tokens, batch_size=4) == first
+    assert lm.evaluate(model, tokens, batch_size=7).loss == pytest.approx(first.loss, rel=1e-6)
+    assert first.tokens == len(tokens) - 1
+    assert first.perplexity == pytest.approx(math.exp(first.loss))
+    assert model.generator.bit_generator.state == random_state
+    assert model.training
+    for name, value in model.state_dict().items():
+        np.testing.assert_array_equal(value.numpy(), before[name])
+
+
+@pytest.mark.parametrize("stop", [3, 4, 6])
+def test_interrupted_and_resumed_equals_uninterrupted(
+    make_config: MakeConfig, tmp_path: Path, stop: int
+) -> None:
+    whole = lm.train(make_config(run=tmp_path / "whole", dropout=0.1)).run
+    ctrl_c = Recorder({stop: lambda: signal.raise_signal(signal.SIGINT)})
+    first = lm.train(make_config(run=tmp_path / "parts", dropout=0.1), ctrl_c)
+    assert first.interrupted
+    assert first.step == stop
+    seconds_then = load_checkpoint(first.run).progress.seconds
+    second = lm.resume(first.run)
+    assert not second.interrupted
+    assert second.seconds > seconds_then > 0
+    assert_same(load_checkpoint(whole), load_checkpoint(second.run))
+    assert untimed(whole) == untimed(second.run)
+    assert (whole / "samples.txt").read_text() == (second.run / "samples.txt").read_text()
+
+
+def test_a_killed_run_resumes_from_its_checkpoint_with_the_later_logs_cut(
+    make_config: MakeConfig, tmp_path: Path
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def kill() -> None:
+        raise Killed
+
+    whole = lm.train(make_config(run=tmp_path / "whole")).run
+    killed = Recorder({7: kill})
+    with pytest.raises(Killed):
+        lm.train(make_config(run=tmp_path / "parts"), killed)
+    assert killed.ended == ["closed"]
+    run = tmp_path / "parts"
+    assert rows(run)[-1]["step"] == 7
+    with open(run / "metrics.jsonl", "a") as file:
+        file.write('{"step": 8, "lo')
+    (run / "checkpoint" / ".step-00000008.1.partial").mkdir()
+    resumed = Recorder()
+    lm.resume(run, reporter=resumed)
+    assert [report.step for report in resumed.steps] == [5, 6, 7, 8]
+    assert untimed(run) == untimed(whole)
+    assert [path.name for path in (run / "checkpoint").iterdir()] == ["step-00000008"]
+    assert_same(load_checkpoint(whole), load_checkpoint(run))
+
+
+def test_the_handler_of_ctrl_c_is_given_back(make_config: MakeConfig) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    lm.train(make_config(steps=1))
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_second_ctrl_c_aborts(make_config: MakeConfig) -> None:
+    def twice() -> None:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        lm.train(make_config(), Recorder({2: twice}))
+
+
+def test_training_works_outside_the_main_thread(make_config: MakeConfig) -> None:
+    results: list[lm.Result] = []
+    thread = threading.Thread(target=lambda: results.append(lm.train(make_config(steps=2))))
+    thread.start()
+    thread.join()
+    assert results[0].step == 2
+
+
+def test_a_run_can_be_made_longer(make_config: MakeConfig) -> None:
+    run = lm.train(make_config(steps=2)).run
+    with pytest.raises(lm.RunError, match=r"all its 2 steps.*larger --steps"):
+        lm.resume(run)
+    result = lm.resume(run, make_config(steps=5))
+    assert result.step == 5
+    assert lm.read_config(run).steps == 5
+
+
+def test_resuming_cannot_change_the_model_or_the_text(
+    make_config: MakeConfig, text_file: Path
+) -> None:
+    run = lm.train(make_config(steps=2)).run
+    assert "embed_dim" not in CHANGEABLE
+    with pytest.raises(lm.ConfigError, match=r"--embed-dim was 16 .* cannot become 32"):
+        lm.resume(run, make_config(steps=4, embed_dim=32))
+    text_file.write_text(text_file.read_text() + "more")
+    with pytest.raises(lm.RunError, match="not the text"):
+        lm.resume(run, make_config(steps=4))
+
+
+def test_a_loss_that_is_no_number_stops_and_keeps_the_last_checkpoint(
+    make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model_loss = lm.GPT.loss
+    calls = []
+
+    def poisoned(self: lm.GPT, ids: Any, targets: Any) -> Any:
+        loss = model_loss(self, ids, targets)
+        if self.training:
+            calls.append(1)
+        return loss * float("nan") if len(calls) == 7 and self.training else loss
+
+    monkeypatch.setattr(lm.GPT, "loss", poisoned)
+    recorder = Recorder()
+    with pytest.raises(lm.DivergenceError) as caught:
+        lm.train(make_config(), recorder)
+    error = caught.value
+    assert (error.step, recorder.ended) == (6, ["closed"])
+    assert math.isnan(error.loss) and math.isnan(error.gradient_norm)
+    assert error.learning_rate > 0
+    run = make_config().run
+    assert "step 7 gave a loss of nan and a gradient norm of nan at learning rate" in str(error)
+    assert f"{run} keeps the checkpoint of step 4" in str(error)
+    kept = load_checkpoint(run)
+    assert kept.progress.step == 4
+    assert all(np.isfinite(array).all() for array in kept.weights.values())
+    monkeypatch.undo()
+    assert lm.resume(run).step == 8
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_learning_rate_beyond_reason_ends_in_a_sentence(make_config: MakeConfig) -> None:
+    with pytest.raises(lm.DivergenceError, match="try a lower --learning-rate"):
+        lm.train(make_config(learning_rate=1e30, clip_norm=0.0, warmup_steps=0))
+
+
+def test_weights_that_are_no_numbers_are_never_saved(make_config: MakeConfig) -> None:
+    from tinygrad_edu.lm.material import read_material
+    from tinygrad_edu.lm.trainer import Session
+
+    config = make_config()
+    run = lm.train(config).run
+    session = Session(run, config, read_material(config), False, lm.Reporter(), lambda: 0.0)
+    session.restore(load_checkpoint(run))
+    session.learner.model.final_norm.weight.data[0] = np.inf
+    with pytest.raises(lm.DivergenceError):
+        session.save()
+    assert np.isfinite(load_checkpoint(run).weights["final_norm.weight"]).all()
+
+
+@pytest.mark.parametrize("steps", [0, 1, 3])
+def test_very_short_runs_work(make_config: MakeConfig, steps: int) -> None:
+    result = lm.train(make_config(steps=steps, warmup_steps=10))
+    assert result.step == steps
+    assert lm.load_trained(result.run).model.num_parameters() > 0
+
+
+def test_a_run_without_validation_or_samples_works(make_config: MakeConfig) -> None:
+    recorder = Recorder()
+    result = lm.train(make_config(validation_fraction=0.0, sample_length=0), recorder)
+    assert result.validation_loss is None
+    assert recorder.validations[-1] == lm.ValidationReport(8, None, None, "")
+    assert not (result.run / "samples.txt").exists()
+
+
+def test_decay_is_for_matrices_only(make_config: MakeConfig) -> None:
+    from tinygrad_edu.lm.learner import make_optimizer
+
+    model = lm.GPT(lm.GPTConfig(5, 4, 1, 1, 4), np.random.default_rng(0))
+    matrices, vectors = make_optimizer(model, make_config(weight_decay=0.3)).param_groups
+    assert (matrices["weight_decay"], vectors["weight_decay"]) == (0.3, 0.0)
+    assert all(p.ndim == 2 for p in matrices["params"])
+    assert all(p.ndim == 1 for p in vectors["params"])
+    assert len(matrices["params"]) + len(vectors["params"]) == len(list(model.parameters()))
+
+
+def test_learning_rate_climbs_and_falls_as_written(make_config: MakeConfig) -> None:
+    recorder = Recorder()
+    config = make_config(steps=10, warmup_steps=4, learning_rate=1.0, min_learning_rate=0.1)
+    from tinygrad_edu.lm.learner import schedule_of
+
+    schedule = schedule_of(config)
+    assert [schedule(step) for step in range(5)] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
+    assert schedule(7) == pytest.approx(0.55)
+    assert schedule(10) == schedule(50) == pytest.approx(0.1)
+    lm.train(make_config(), recorder)
+    assert [report.learning_rate for report in recorder.steps][-1] > 0
+
+
+def test_minutes_become_steps_that_the_config_keeps(make_config: MakeConfig) -> None:
+    seconds = iter(range(10**6))
+    recorder = Recorder()
+    result = lm.train(make_config(minutes=1.0), recorder, clock=lambda: float(next(seconds)))
+    kept = lm.read_config(result.run)
+    assert kept.minutes is None
+    assert kept.steps == result.step
+    assert 10 < result.step < 60
+
+
+def test_pace_is_told_from_the_clock(make_config: MakeConfig) -> None:
+    from tinygrad_edu.lm.pace import Pace
+
+    now = 100.0
+    pace = Pace(lambda: now)
+    pace.before = 7.0
+    pace.start()
+    assert math.isinf(pace.left(10, 1)) and pace.rate() == 0
+    now += 2.0
+    pace.tick()
+    assert pace.rate() == pytest.approx(0.5)
+    assert pace.left(9, 3) == pytest.approx(18.0)
+    now += 6.0
+    pace.pause()
+    assert pace.left(9, 3) == pytest.approx(18.0 + 3 * 6.0)
+    assert pace.total() == pytest.approx(15.0)
+    now += 2.0
+    pace.tick()
+    assert pace.rate() == pytest.approx(0.5), "a validation is no step"
+
+
+def test_the_next_free_folder_is_taken(
+    make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    runs = [lm.train(make_config(run=None, steps=0)).run for _ in range(2)]
+    assert runs == [Path("runs/tiny-1"), Path("runs/tiny-2")]
+
+
+def test_a_taken_folder_is_refused(make_config: MakeConfig, tmp_path: Path) -> None:
+    lm.train(make_config(steps=0))
+    with pytest.raises(lm.RunError, match=r"already holds a run.*--resume"):
+        lm.train(make_config(steps=0))
+    with pytest.raises(lm.RunError, match="not an empty folder"):
+        lm.train(make_config(steps=0, run=tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("content", "error", "words"),
+    [
+        (b"", text.CorpusError, "empty"),
+        (b"caf\xe9 noir", text.CorpusError, "not UTF-8"),
+        (b"aaaaaaaaaaaaaaaaaaaa", text.CorpusError, "nothing to predict"),
+        (b"abcdefgh", lm.TextError, "block of 8 needs 9.*--block-size"),
+    ],
+)
+def test_a_text_that_cannot_be_learnt_is_refused_and_leaves_no_folder(
+    make_config: MakeConfig, tmp_path: Path, content: bytes, error: type[ValueError], words: str
+) -> None:
+    path = tmp_path / "bad.txt"
+    path.write_bytes(content)
+    with pytest.raises(error, match=words):
+        lm.train(make_config(corpus=(str(path),), validation_fraction=0.0))
+    assert not (tmp_path / "run").exists()

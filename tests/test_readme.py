@@ -1,0 +1,92 @@
+"""What the README says is what happens: its commands, its tour and what the tour prints."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+README = (CHECKOUT / "README.md").read_text(encoding="utf-8")
+CI = (CHECKOUT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+SET_UP = "python3 -m venv .venv && . .venv/bin/activate && pip install -e "
+
+
+def blocks(language: str) -> list[str]:
+    return [content for marked, content in BLOCKS if marked == language]
+
+
+def command(line: str, cwd: Path, *options: str) -> str:
+    """What a `tinygrad-edu …` line prints, run by this Python, which need not have it installed."""
+    program, *arguments = shlex.split(line)
+    assert program == "tinygrad-edu"
+    done = subprocess.run(
+        [sys.executable, "-m", "tinygrad_edu", *arguments, *options],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT), "PYTHONUTF8": "1"},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_there_are_three_commands_of_one_line_each() -> None:
+    train, tests, demo = blocks("sh")
+    assert train == f"{SET_UP}. && tinygrad-edu train\n"
+    assert tests == f"{SET_UP}'.[test]' && pytest -n auto\n"
+    assert demo == "tinygrad-edu demo 1\n"
+
+
+def test_ci_runs_the_tests_and_the_demo_as_the_readme_prints_them() -> None:
+    _, tests, demo = blocks("sh")
+    assert CI.count(tests.strip()) == 1
+    assert CI.count(demo.strip()) == 1
+
+
+def test_every_block_is_checked_here() -> None:
+    assert [language for language, _ in BLOCKS] == ["sh", "sh", "sh", "python", "text"]
+
+
+def test_the_tour_prints_what_the_readme_says(capsys: pytest.CaptureFixture[str]) -> None:
+    (tour,), (printed,) = blocks("python"), blocks("text")
+    assert len([line for line in tour.splitlines() if line]) <= 24
+    exec(compile(tour, "README.md", "exec"), {"__name__": "tour"})
+    assert capsys.readouterr().out == printed
+
+
+def test_the_demo_command_runs(tmp_path: Path) -> None:
+    assert "η = 1.1: each step multiplies w by" in command(blocks("sh")[2], tmp_path)
+
+
+@pytest.mark.slow
+def test_the_train_command_leaves_a_run_that_the_sample_command_writes_from(tmp_path: Path) -> None:
+    train = blocks("sh")[0].rpartition("&& ")[2]
+    command(train, tmp_path, "--steps", "2", "--validation-fraction", "0.01")
+    (sample,) = re.findall(r"`(tinygrad-edu sample [^`]*)`", README)
+    assert command(sample, tmp_path).startswith("The ")
+
+
+@pytest.mark.slow
+def test_the_train_command_takes_a_text_file(tmp_path: Path) -> None:
+    (tmp_path / "FILE.txt").write_text("the cat sat on the mat. " * 100, encoding="utf-8")
+    (train,) = re.findall(r"`(tinygrad-edu train --corpus [^`]*)`", README)
+    command(train, tmp_path, "--steps", "2")
+
+
+def test_links_lead_to_files_that_are_there() -> None:
+    links = re.findall(r"\]\(([^)#:]+)\)", README)
+    assert links
+    assert [link for link in links if not (CHECKOUT / link).exists()] == []
+
+
+def test_the_judge_that_ci_installs_is_the_one_declared() -> None:
+    (pinned,) = re.findall(r"'(torch==[\d.]+)'", "\n".join(CI))
+    assert f'"{pinned}"' in (CHECKOUT / "pyproject.toml").read_text(encoding="utf-8")

@@ -1,0 +1,134 @@
+"""The commands as dataclasses: their fields are the options, their docstrings the help.
+
+tyro makes the command line from them. What a command does is one call into the room that does it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from tinygrad_edu import lm
+
+FINISHED, DIVERGED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+"""Exit codes; 130 is what shells report for a program ended by Ctrl-C."""
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train a small language model on text, into a run folder under runs/.
+
+    Without options it learns Python's own documentation, in about two minutes.
+
+    Attributes:
+        resume: go on with the run in this folder, with its options; those given here replace them.
+        config: take the options from this config.toml; those given here replace them.
+    """
+
+    options: Annotated[lm.TrainConfig, tyro.conf.arg(name="")] = field(
+        default_factory=lm.TrainConfig
+    )
+    resume: Path | None = None
+    config: Path | None = None
+
+    def inherited(self) -> lm.TrainConfig:
+        """The options to start from: those of the run or file named, else the defaults."""
+        if self.resume is not None and self.config is not None:
+            raise lm.ConfigError("--resume and --config were both given; a run has its own config")
+        if self.resume is not None:
+            return lm.read_config(self.resume)
+        if self.config is not None:
+            return lm.read_config_file(self.config)
+        return lm.TrainConfig()
+
+    def run(self) -> int:
+        """Train, shown in the terminal."""
+        from tinygrad_edu.lm.display import TerminalReporter
+
+        reporter = TerminalReporter()
+        if self.resume is not None:
+            result = lm.resume(self.resume, self.options, reporter)
+        else:
+            result = lm.train(self.options, reporter)
+        return INTERRUPTED if result.interrupted else FINISHED
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Let a trained model write on from a prompt.
+
+    Attributes:
+        run_folder: the folder of the run.
+        prompt: the text to go on from; without one it begins a new line.
+        max_new_tokens: how much to write.
+        temperature: 0 always takes the likeliest token, 1 draws as the model predicts.
+        top_k: draw among the k likeliest tokens only; 0 among all.
+        seed: another seed gives another text.
+    """
+
+    run_folder: Annotated[Path, tyro.conf.arg(name="run", metavar="RUN"), tyro.conf.Positional]
+    prompt: Annotated[str, tyro.conf.arg(metavar="PROMPT"), tyro.conf.Positional] = ""
+    max_new_tokens: int = 500
+    temperature: float = 0.8
+    top_k: int = 0
+    seed: int = 1
+
+    def run(self) -> int:
+        """Print the prompt and what follows, as it comes."""
+        from tinygrad_edu.lm.display import printable
+
+        trained = lm.load_trained(self.run_folder)
+        pieces = trained.write(
+            self.prompt, self.max_new_tokens, self.temperature, self.top_k, self.seed
+        )
+        print(printable(self.prompt), end="", flush=True)
+        for piece in pieces:
+            print(printable(piece), end="", flush=True)
+        print()
+        return FINISHED
+
+
+@dataclass(frozen=True)
+class Demo:
+    """Run a demo by its number, or list them.
+
+    Attributes:
+        number: which one; without it all are listed.
+    """
+
+    number: Annotated[int | None, tyro.conf.arg(metavar="N"), tyro.conf.Positional] = None
+
+    def run(self) -> int:
+        """Run the demo, or print one line a demo."""
+        from tinygrad_edu import demos
+
+        if self.number is not None:
+            demos.run(self.number)
+            return FINISHED
+        for demo in demos.list_demos():
+            print(f"{demo.number:>3}  {demo.title} ({demo.seconds} s)")
+        return FINISHED
+
+
+@dataclass(frozen=True)
+class Info:
+    """Say what is installed and what computes: versions, cores, BLAS, backend."""
+
+    def run(self) -> int:
+        """Print one fact a line."""
+        from tinygrad_edu.cli.info import facts
+
+        for heading, fact in facts():
+            print(f"{heading:<13}{fact}")
+        return FINISHED
+
+
+Command = (
+    Annotated[Train, tyro.conf.subcommand("train")]
+    | Annotated[Sample, tyro.conf.subcommand("sample")]
+    | Annotated[Demo, tyro.conf.subcommand("demo")]
+    | Annotated[Info, tyro.conf.subcommand("info")]
+)

@@ -1,0 +1,56 @@
+"""Language models: the GPT, its data, the training run, checkpoints and sampling.
+
+from tinygrad_edu import lm
+result = lm.train(lm.TrainConfig(corpus=("book.txt",), steps=500))
+trained = lm.load_trained(result.run)
+print("".join(trained.write("The ", max_new_tokens=200)))
+"""
+
+from tinygrad_edu.lm.checkpoint import read_config
+from tinygrad_edu.lm.config import TrainConfig, from_toml, read_config_file, to_toml
+from tinygrad_edu.lm.data import split_tokens, training_batch, validation_batches
+from tinygrad_edu.lm.errors import (
+    ConfigError,
+    DivergenceError,
+    RunError,
+    SamplingError,
+    TextError,
+)
+from tinygrad_edu.lm.evaluation import Evaluation, evaluate, evaluating
+from tinygrad_edu.lm.gpt import GPT, GPTConfig
+from tinygrad_edu.lm.plan import Plan
+from tinygrad_edu.lm.reporting import Reporter, Result, StepReport, ValidationReport
+from tinygrad_edu.lm.sampling import next_token
+from tinygrad_edu.lm.trained import Trained, load_trained
+from tinygrad_edu.lm.trainer import resume, train
+
+__all__ = [
+    "GPT",
+    "ConfigError",
+    "DivergenceError",
+    "Evaluation",
+    "GPTConfig",
+    "Plan",
+    "Reporter",
+    "Result",
+    "RunError",
+    "SamplingError",
+    "StepReport",
+    "TextError",
+    "TrainConfig",
+    "Trained",
+    "ValidationReport",
+    "evaluate",
+    "evaluating",
+    "from_toml",
+    "load_trained",
+    "next_token",
+    "read_config",
+    "read_config_file",
+    "resume",
+    "split_tokens",
+    "to_toml",
+    "train",
+    "training_batch",
+    "validation_batches",
+]

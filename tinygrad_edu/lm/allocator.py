@@ -1,0 +1,42 @@
+"""Asks the C library to keep freed memory, which a training loop needs again a moment later.
+
+A step of training makes and drops the same large arrays over and over. By default glibc hands each
+array above 128 KiB back to the kernel when it is freed and fetches fresh, zeroed pages for the next
+one; the page faults can cost more than the arithmetic. `mallopt(3)` turns that off for the process.
+The trainer calls `tune` and says so in its plan; importing this package never does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+
+MALLOPT_TRIM_THRESHOLD = -1
+MALLOPT_TOP_PAD = -2
+MALLOPT_MMAP_THRESHOLD = -3
+
+MMAP_THRESHOLD = 32 * 2**20
+"""The largest value glibc accepts on 64-bit systems: blocks up to 32 MiB come from the heap."""
+TRIM_THRESHOLD = 2**30
+"""The heap is given back only once more than 1 GiB at its end is free."""
+TOP_PAD = 64 * 2**20
+"""The heap grows by at least 64 MiB at a time."""
+
+
+def tune() -> bool:
+    """Make glibc's malloc keep large freed blocks; True where it took effect, False elsewhere."""
+    if not sys.platform.startswith("linux"):
+        return False
+    library = ctypes.CDLL(None)
+    if not hasattr(library, "gnu_get_libc_version"):
+        return False
+    mallopt = library.mallopt
+    mallopt.argtypes = (ctypes.c_int, ctypes.c_int)
+    mallopt.restype = ctypes.c_int
+    settings = (
+        (MALLOPT_MMAP_THRESHOLD, MMAP_THRESHOLD),
+        (MALLOPT_TRIM_THRESHOLD, TRIM_THRESHOLD),
+        (MALLOPT_TOP_PAD, TOP_PAD),
+    )
+    accepted = [bool(mallopt(option, value)) for option, value in settings]
+    return all(accepted)

@@ -1,0 +1,253 @@
+"""The run folder: what training leaves behind, each file whole or absent.
+
+    config.toml         the options; with the tokenizer they fix the model's shape
+    tokenizer.json      symbols and their ids
+    model.safetensors   the weights of the newest checkpoint
+    metrics.jsonl       one JSON object a step, and one a validation
+    samples.txt         what the model wrote at each validation
+    checkpoint/step-N/  all that is needed to go on as if nothing had happened
+
+A checkpoint is a folder of its own, written under a temporary name, synced and renamed: weights and
+optimizer state in it always belong to the same step, whenever the machine goes down.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinygrad_edu.backend import is_array, namespace_of
+from tinygrad_edu.files import sync_folder, write_atomically
+from tinygrad_edu.lm.config import TrainConfig, read_config_file, to_toml
+from tinygrad_edu.lm.errors import RunError
+
+CONFIG, TOKENIZER, MODEL = "config.toml", "tokenizer.json", "model.safetensors"
+METRICS, SAMPLES, CHECKPOINTS = "metrics.jsonl", "samples.txt", "checkpoint"
+OPTIMIZER, STATE = "optimizer.safetensors", "state.json"
+_STEP_FOLDER = re.compile(r"step-(\d+)")
+
+Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run has come.
+
+    All randomness is drawn from streams that are functions of `(seed, step)` (`lm.data.stream`), so
+    these two numbers are the whole random state.
+
+    Attributes:
+        step: updates made.
+        seed: of the run.
+        seconds: spent on them, over all resumptions.
+        text_sha256: of the text, to notice that it has changed.
+        metrics_bytes, samples_bytes: lengths of the two logs at this step.
+    """
+
+    step: int
+    seed: int
+    seconds: float
+    text_sha256: str
+    metrics_bytes: int
+    samples_bytes: int
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What `load_checkpoint` gives: weights by name, the optimizer's state_dict, the progress."""
+
+    weights: Arrays
+    optimizer: dict[str, Any]
+    progress: Progress
+
+
+def create_run(config: TrainConfig, name: str) -> Path:
+    """Make the folder of a new run: `config.run`, or the next free `runs/NAME-K`.
+
+    `name` is that of the text, of which what a folder's name can well have is kept.
+
+    Raises:
+        RunError: the folder given already holds something.
+    """
+    if config.run is None:
+        number = 1
+        stem = re.sub(r"[^\w-]+", "-", Path(name).stem).strip("-") or "run"
+        while (folder := Path("runs") / f"{stem}-{number}").exists():
+            number += 1
+    else:
+        folder = config.run
+        if (folder / CONFIG).exists():
+            raise RunError(
+                f"{folder} already holds a run; go on with it with --resume {folder}, "
+                "or give another folder with --run"
+            )
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise RunError(f"{folder} exists and is not an empty folder; give another with --run")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def write_config(run: Path, config: TrainConfig) -> None:
+    """Put `config` into the run folder, without the folder's name: it may be moved, or copied."""
+    write_atomically(run / CONFIG, to_toml(replace(config, run=None)))
+
+
+def read_config(run: Path) -> TrainConfig:
+    """The options the run was started with.
+
+    Raises:
+        RunError: there is no run in that folder.
+        ConfigError: its config.toml cannot be read as one.
+    """
+    path = run / CONFIG
+    if not path.is_file():
+        raise RunError(f"{run} is not a run folder: it has no {CONFIG}; give the folder of a run")
+    return read_config_file(path)
+
+
+def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write named arrays as safetensors, each in C order (the library takes it for granted)."""
+    from safetensors.numpy import save
+
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    write_atomically(path, save(contiguous, metadata={"format": "tinygrad_edu"}))
+
+
+def read_arrays(path: Path) -> Arrays:
+    """The named arrays of a safetensors file.
+
+    Raises:
+        RunError: the file is missing or damaged.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    if not path.is_file():
+        raise RunError(f"{path} is missing; the run has no whole checkpoint to read")
+    try:
+        arrays: Arrays = load(path.read_bytes())
+    except SafetensorError as error:
+        raise RunError(f"{path} is not a whole safetensors file: {error}") from error
+    return arrays
+
+
+def save_checkpoint(
+    run: Path,
+    weights: Mapping[str, NDArray[Any]],
+    optimizer: Mapping[str, Any],
+    progress: Progress,
+) -> None:
+    """Write a checkpoint, then `model.safetensors`, then drop the checkpoints before it."""
+    parent = run / CHECKPOINTS
+    parent.mkdir(exist_ok=True)
+    final = parent / f"step-{progress.step:08d}"
+    partial = parent / f".{final.name}.{os.getpid()}.partial"
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    arrays, plain = split_state(optimizer)
+    write_arrays(partial / MODEL, weights)
+    write_arrays(partial / OPTIMIZER, arrays)
+    state = {"progress": asdict(progress), "optimizer": plain}
+    write_atomically(partial / STATE, json.dumps(state, indent=1) + "\n")
+    if final.exists():
+        shutil.rmtree(final)
+    os.replace(partial, final)
+    sync_folder(parent)
+    write_arrays(run / MODEL, weights)
+    for other in parent.iterdir():
+        if other != final and other.is_dir():
+            shutil.rmtree(other)
+
+
+def load_checkpoint(run: Path) -> Checkpoint:
+    """The newest whole checkpoint of a run.
+
+    Raises:
+        RunError: there is none, or its files are damaged.
+    """
+    folders = {
+        int(match[1]): path
+        for path in (run / CHECKPOINTS).glob("step-*")
+        if (match := _STEP_FOLDER.fullmatch(path.name))
+    }
+    if not folders:
+        raise RunError(f"{run} has no checkpoint to go on from; start a new run")
+    folder = folders[max(folders)]
+    path = folder / STATE
+    try:
+        state = json.loads(path.read_text(encoding="utf-8"))
+        progress = Progress(**state["progress"])
+        plain = state["optimizer"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{path} is missing or damaged ({error}); start a new run") from error
+    optimizer = join_state(read_arrays(folder / OPTIMIZER), plain)
+    return Checkpoint(read_arrays(folder / MODEL), optimizer, progress)
+
+
+def split_state(state: Mapping[str, Any]) -> tuple[Arrays, Any]:
+    """An optimizer's nested state_dict as flat named arrays, and the rest of it as JSON has it.
+
+    Where an array was, the rest has `{"array": name}`; the keys of a mapping are kept as pairs, so
+    that numbers stay numbers, and tuples are marked, so that they come back as tuples.
+    """
+    arrays: Arrays = {}
+
+    def visit(value: Any, path: str) -> Any:
+        if is_array(value):
+            arrays[path] = namespace_of(value).to_numpy(value)
+            return {"array": path}
+        if isinstance(value, np.generic):
+            return value.item()
+        if isinstance(value, Mapping):
+            return {"pairs": [[key, visit(item, f"{path}.{key}")] for key, item in value.items()]}
+        if isinstance(value, list | tuple):
+            items = [visit(item, f"{path}.{index}") for index, item in enumerate(value)]
+            return {"list" if isinstance(value, list) else "tuple": items}
+        return value
+
+    plain = visit(dict(state), "optimizer")
+    return arrays, plain
+
+
+def join_state(arrays: Mapping[str, NDArray[Any]], plain: Any) -> dict[str, Any]:
+    """What `split_state` took apart, put together again."""
+
+    def visit(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        if "array" in value:
+            return arrays[value["array"]]
+        if "pairs" in value:
+            return {key: visit(item) for key, item in value["pairs"]}
+        if "tuple" in value:
+            return tuple(visit(item) for item in value["tuple"])
+        return [visit(item) for item in value["list"]]
+
+    joined: dict[str, Any] = visit(plain)
+    return joined
+
+
+def truncate(path: Path, length: int) -> None:
+    """Cut a log back to the length it had at the checkpoint; what came later is made again."""
+    if path.exists() and path.stat().st_size > length:
+        os.truncate(path, length)
+
+
+def length(path: Path) -> int:
+    """Bytes in a log; 0 where it has not been begun."""
+    return path.stat().st_size if path.exists() else 0
+
+
+def append(path: Path, text: str) -> None:
+    """Add `text` to a log and hand it to the system."""
+    with open(path, "a", encoding="utf-8", newline="") as file:
+        file.write(text)

@@ -1,0 +1,263 @@
+"""What a training run is made of: one dataclass, which is the command's options and `config.toml`.
+
+The file is flat TOML, one `name = value` a line. `tomllib` of the standard library reads it; it has
+no writer, so a small one for the types used here stands below.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import math
+import sys
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from tinygrad_edu.lm.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How a model is trained; the defaults take about two minutes on two cores.
+
+    Attributes:
+        corpus: what to learn from: `python-docs`, or paths of UTF-8 text files.
+        run: the folder of the run; by default the next free one under `runs/`.
+        seed: decides weights, batches and samples; the same seed gives the same run.
+        num_layers: transformer blocks.
+        num_heads: attention heads a block; they share `embed_dim` evenly.
+        embed_dim: numbers that stand for one token.
+        block_size: the longest context, in tokens.
+        dropout: chance that an activation is zeroed while training.
+        bias: whether linear layers and norms have a bias.
+        batch_size: windows of `block_size` tokens a step.
+        steps: updates in all.
+        minutes: instead of `steps`: about how long to train, measured before the start.
+        learning_rate: the highest one, reached after the warm-up.
+        min_learning_rate: where the cosine ends; by default a tenth of `learning_rate`.
+        warmup_steps: steps in which the learning rate climbs to its highest; by default 100, or a
+            tenth of `steps` where that is less.
+        weight_decay: AdamW's decay, on matrices only (not on biases and norms).
+        betas: AdamW's decay rates of the averages of the gradient and of its square.
+        clip_norm: the longest gradient that is used as it is; 0 never clips.
+        validation_fraction: the share of the text, at its end, that is held out; 0 for none.
+        validation_interval: steps from one validation, with a sample, to the next.
+        checkpoint_interval: steps from one checkpoint to the next.
+        sample_length: tokens of the sample at each validation; 0 for none.
+        threads: threads of the array library; 0 leaves its own choice.
+        tune_allocator: let glibc keep freed memory (no effect on other systems).
+    """
+
+    corpus: tuple[str, ...] = ("python-docs",)
+    run: Path | None = None
+    seed: int = 1
+    num_layers: int = 4
+    num_heads: int = 4
+    embed_dim: int = 128
+    block_size: int = 64
+    dropout: float = 0.0
+    bias: bool = True
+    batch_size: int = 12
+    steps: int = 2000
+    minutes: float | None = None
+    learning_rate: float = 1e-3
+    min_learning_rate: float | None = None
+    warmup_steps: int | None = None
+    weight_decay: float = 0.1
+    betas: tuple[float, float] = (0.9, 0.99)
+    clip_norm: float = 1.0
+    validation_fraction: float = 0.1
+    validation_interval: int = 250
+    checkpoint_interval: int = 250
+    sample_length: int = 200
+    threads: int = 0
+    tune_allocator: bool = True
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    @property
+    def warmup(self) -> int:
+        """Steps of warm-up."""
+        return min(100, self.steps // 10) if self.warmup_steps is None else self.warmup_steps
+
+    @property
+    def final_learning_rate(self) -> float:
+        """Where the schedule ends."""
+        if self.min_learning_rate is None:
+            return self.learning_rate / 10
+        return self.min_learning_rate
+
+
+Bounds = tuple[float, float]
+_LARGEST = sys.float_info.max
+_POSITIVE: Bounds = (math.ulp(0.0), _LARGEST)
+_BOUNDS: dict[str, Bounds] = {
+    "seed": (0, _LARGEST),
+    "num_layers": (1, _LARGEST),
+    "num_heads": (1, _LARGEST),
+    "embed_dim": (1, _LARGEST),
+    "block_size": (1, _LARGEST),
+    "dropout": (0, math.nextafter(1, 0)),
+    "batch_size": (1, _LARGEST),
+    "steps": (0, _LARGEST),
+    "minutes": _POSITIVE,
+    "learning_rate": _POSITIVE,
+    "min_learning_rate": (0, _LARGEST),
+    "warmup_steps": (0, _LARGEST),
+    "weight_decay": (0, _LARGEST),
+    "betas": (0, math.nextafter(1, 0)),
+    "clip_norm": (0, _LARGEST),
+    "validation_fraction": (0, math.nextafter(1, 0)),
+    "validation_interval": (1, _LARGEST),
+    "checkpoint_interval": (1, _LARGEST),
+    "sample_length": (0, _LARGEST),
+    "threads": (0, _LARGEST),
+}
+_BOUND_WORDS = {
+    _LARGEST: "",
+    math.nextafter(1, 0): " and less than 1",
+}
+
+
+def check(config: TrainConfig) -> None:
+    """Raise `ConfigError` where a value cannot be meant, naming the option and what it may be."""
+    for name, bounds in _BOUNDS.items():
+        value = getattr(config, name)
+        for number in value if isinstance(value, tuple) else (value,):
+            if number is not None and not (bounds[0] <= number <= bounds[1]):
+                raise ConfigError(f"{_option(name)} is {number}; it must be {_words(bounds)}")
+    if not config.corpus:
+        raise ConfigError("--corpus is empty; give python-docs or one path or more")
+    if config.embed_dim % config.num_heads:
+        raise ConfigError(
+            f"--embed-dim {config.embed_dim} is not a multiple of --num-heads "
+            f"{config.num_heads}; the heads share it evenly"
+        )
+    if config.final_learning_rate > config.learning_rate:
+        raise ConfigError(
+            f"--min-learning-rate {config.final_learning_rate:g} is above --learning-rate "
+            f"{config.learning_rate:g}; the schedule falls from the one to the other"
+        )
+
+
+def _words(bounds: Bounds) -> str:
+    low = "more than 0" if bounds is _POSITIVE else f"{bounds[0]:g} or more"
+    return low + _BOUND_WORDS[bounds[1]]
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def to_toml(config: TrainConfig) -> str:
+    """The config as TOML; an option that is None is left out, as TOML has no null."""
+    lines = ["# The options of this run; `tinygrad-edu train --config FILE` reads them."]
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if value is not None:
+            lines.append(f"{field.name} = {_toml_value(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return _toml_float(value)
+    if isinstance(value, str | Path):
+        return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, tuple):
+        return "[" + ", ".join(_toml_value(item) for item in value) + "]"
+    raise TypeError(f"no TOML form is written here for a {type(value).__name__}")
+
+
+def _toml_float(value: float) -> str:
+    """Shortest digits that read back as the same float; TOML wants a point or an exponent."""
+    text = repr(value)
+    return text if any(mark in text for mark in ".en") else text + ".0"
+
+
+def from_toml(text: str, source: str = "the config") -> TrainConfig:
+    """Read what `to_toml` wrote, or a person. `source` names it in errors.
+
+    Raises:
+        ConfigError: not TOML, an unknown option (the nearest is named), a value of another type.
+    """
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{source} is not valid TOML: {error}") from error
+    return from_mapping(table, source)
+
+
+def read_config_file(path: Path) -> TrainConfig:
+    """The options in a TOML file.
+
+    Raises:
+        ConfigError: it cannot be read, or `from_toml` cannot make a config of it.
+    """
+    try:
+        content = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the config {path} cannot be read: {error}") from error
+    return from_toml(content, source=str(path))
+
+
+def from_mapping(table: Mapping[str, Any], source: str = "the config") -> TrainConfig:
+    """A config from names and values; names not given keep their defaults."""
+    hints = get_type_hints(TrainConfig)
+    values: dict[str, Any] = {}
+    for name, value in table.items():
+        if name not in hints:
+            raise ConfigError(f"{source} has an unknown option {name!r}{_nearest(name, hints)}")
+        values[name] = _coerce(value, hints[name], name, source)
+    return TrainConfig(**values)
+
+
+def _nearest(name: str, known: Mapping[str, Any]) -> str:
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.0)
+    return f"; the nearest one is {close[0]!r}"
+
+
+def _coerce(value: Any, hint: Any, name: str, source: str) -> Any:
+    """`value` as the annotated type: lists become tuples, whole numbers floats, strings paths."""
+    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    for kind in kinds:
+        if get_origin(kind) is tuple and isinstance(value, list):
+            inner = get_args(kind)
+            variadic = inner[-1] is Ellipsis
+            if variadic or len(inner) == len(value):
+                return tuple(_coerce(item, inner[0], name, source) for item in value)
+        elif kind is float and isinstance(value, int) and not isinstance(value, bool):
+            return float(value)
+        elif kind is Path and isinstance(value, str):
+            return Path(value)
+        elif kind is not NoneType and type(value) is kind:
+            return value
+    wanted = " or ".join(_kind_name(kind) for kind in kinds if kind is not NoneType)
+    raise ConfigError(f"{source} has {name} = {value!r}; expected {wanted}")
+
+
+_KIND_NAMES: dict[Any, tuple[str, str]] = {
+    str: ("a string", "strings"),
+    int: ("a whole number", "whole numbers"),
+    float: ("a number", "numbers"),
+    bool: ("true or false", "booleans"),
+    Path: ("a path", "paths"),
+}
+
+
+def _kind_name(kind: Any) -> str:
+    if get_origin(kind) is not tuple:
+        return _KIND_NAMES[kind][0]
+    inner = get_args(kind)
+    number = "" if inner[-1] is Ellipsis else f"{len(inner)} "
+    return f"a list of {number}{_KIND_NAMES[inner[0]][1]}"

@@ -1,0 +1,106 @@
+"""Which tokens a step of training reads, and which the validation reads.
+
+Both are pure functions. A training batch depends on the seed and the step only, so a resumed run
+reads exactly what an uninterrupted one would have read, and evaluating more often changes nothing.
+The validation reads the whole held-out part, each of its pairs once, in a fixed order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinygrad_edu.lm.errors import TextError
+
+Tokens = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The tokens to train on, and those held out at the end of the text."""
+
+    training: Tokens
+    validation: Tokens
+
+
+def split_tokens(tokens: Tokens, block_size: int, validation_fraction: float) -> Split:
+    """Hold out the last `validation_fraction` of the tokens (none where it is 0).
+
+    By position and not at random: neighbouring windows share text, so a random split would let the
+    model see the held-out part.
+
+    Raises:
+        TextError: the training part is shorter than one window, or the held-out part has no pair.
+    """
+    held_out = round(len(tokens) * validation_fraction)
+    if validation_fraction > 0 and held_out < 2:
+        raise TextError(
+            f"the text has {len(tokens):,} tokens, of which a validation fraction of "
+            f"{validation_fraction:g} holds out {held_out}, but it takes 2 to make a pair; give "
+            "more text, a larger --validation-fraction, or 0 for no validation"
+        )
+    boundary = len(tokens) - held_out
+    if boundary < block_size + 1:
+        raise TextError(
+            f"the text has {boundary:,} tokens to train on, but a block of {block_size} needs "
+            f"{block_size + 1}; {_shorter_block(boundary)}"
+        )
+    return Split(tokens[:boundary], tokens[boundary:])
+
+
+def _shorter_block(available: int) -> str:
+    if available < 2:
+        return "give more text"
+    return f"give more text, or lower --block-size to {available - 1} or less"
+
+
+def pairs(windows: Tokens) -> tuple[Tokens, Tokens]:
+    """(..., n) tokens as (..., n-1) inputs and (..., n-1) targets: each token predicts the next."""
+    return windows[..., :-1], windows[..., 1:]
+
+
+def training_batch(
+    tokens: Tokens, *, block_size: int, batch_size: int, seed: int, step: int
+) -> tuple[Tokens, Tokens]:
+    """The inputs and targets, each (batch_size, block_size), of step number `step` (from 0).
+
+    Windows start anywhere, with equal chance, and may overlap. There are
+    `len(tokens) - block_size` places to start: the last window ends on the last token.
+    """
+    generator = stream(seed, "batches", step)
+    starts = generator.integers(0, len(tokens) - block_size, size=batch_size)
+    windows = tokens[starts[:, None] + np.arange(block_size + 1)]
+    return pairs(windows)
+
+
+def validation_batches(
+    tokens: Tokens, *, block_size: int, batch_size: int
+) -> Iterator[tuple[Tokens, Tokens]]:
+    """Every pair of `tokens` once: whole windows side by side, then what is left at the end.
+
+    Windows follow one another without overlap, so n tokens give n-1 pairs in all. The last batch
+    may hold fewer windows, and the last window may be shorter; whoever averages weighs by tokens.
+    """
+    whole = (len(tokens) - 1) // block_size
+    for first in range(0, whole, batch_size):
+        starts = np.arange(first, min(first + batch_size, whole)) * block_size
+        yield pairs(tokens[starts[:, None] + np.arange(block_size + 1)])
+    tail = tokens[whole * block_size :]
+    if len(tail) > 1:
+        yield pairs(tail[None, :])
+
+
+STREAMS = ("weights", "batches", "dropout", "samples")
+
+
+def stream(seed: int, purpose: str, step: int = 0) -> np.random.Generator:
+    """The random numbers of one purpose at one step; purposes and steps are independent.
+
+    A run has no other random state: `(seed, step)` is all there is to save and restore.
+    """
+    entropy: list[Any] = [seed, STREAMS.index(purpose), step]
+    return np.random.default_rng(entropy)

@@ -1,0 +1,105 @@
+"""What one step of training is: a batch, its gradient, and a move of every weight against it.
+
+Everything random in it is a function of the seed and the step (`lm.data.stream`), so a learner
+needs no other memory than its weights, the optimizer's averages and the number of steps made.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tinygrad_edu import optim
+from tinygrad_edu.lm.config import TrainConfig
+from tinygrad_edu.lm.data import Tokens, stream, training_batch
+from tinygrad_edu.lm.gpt import GPT, GPTConfig
+
+
+def gpt_config(config: TrainConfig, vocab_size: int) -> GPTConfig:
+    """The model's sizes, which the options and the tokenizer fix between them."""
+    return GPTConfig(
+        vocab_size=vocab_size,
+        block_size=config.block_size,
+        num_layers=config.num_layers,
+        num_heads=config.num_heads,
+        embed_dim=config.embed_dim,
+        dropout=config.dropout,
+        bias=config.bias,
+    )
+
+
+def make_optimizer(model: GPT, config: TrainConfig) -> optim.AdamW:
+    """AdamW whose decay is for matrices only: pulling a bias or a norm to 0 has no merit."""
+    matrices = [p for p in model.parameters() if p.ndim >= 2]
+    vectors = [p for p in model.parameters() if p.ndim < 2]
+    return optim.AdamW(
+        [
+            {"params": matrices, "weight_decay": config.weight_decay},
+            {"params": vectors, "weight_decay": 0.0},
+        ],
+        lr=config.learning_rate,
+        betas=config.betas,
+    )
+
+
+def schedule_of(config: TrainConfig) -> optim.schedules.Schedule:
+    """Linear warm-up, then a cosine; a warm-up longer than the run is simply cut off by its end."""
+    falling = max(1, config.steps - config.warmup)
+    cosine = optim.schedules.cosine(config.learning_rate, falling, config.final_learning_rate)
+    return optim.schedules.warmup(cosine, config.warmup)
+
+
+@dataclass(frozen=True, slots=True)
+class Gradient:
+    """The mean loss of a batch, in nats, and the norm of its gradient before clipping."""
+
+    loss: float
+    norm: float
+
+    @property
+    def finite(self) -> bool:
+        """Whether a step with it leaves the weights numbers."""
+        return math.isfinite(self.loss) and math.isfinite(self.norm)
+
+
+class Learner:
+    """A model, its optimizer, and how many steps have been made on `tokens`."""
+
+    def __init__(self, config: TrainConfig, vocab_size: int, tokens: Tokens) -> None:
+        self.config = config
+        self.tokens = tokens
+        self.model = GPT(gpt_config(config, vocab_size), stream(config.seed, "weights"))
+        self.optimizer = make_optimizer(self.model, config)
+        self.schedule = schedule_of(config)
+        self.step = 0
+
+    def learning_rate(self) -> float:
+        """Of the next step: linear warm-up, then a cosine down to the final one."""
+        return self.schedule(self.step)
+
+    def gradient(self) -> Gradient:
+        """Forward, loss, backward and clip on the next step's batch; no weight moves yet."""
+        config = self.config
+        ids, targets = training_batch(
+            self.tokens,
+            block_size=config.block_size,
+            batch_size=config.batch_size,
+            seed=config.seed,
+            step=self.step,
+        )
+        if config.dropout:
+            fresh = stream(config.seed, "dropout", self.step)
+            self.model.generator.bit_generator.state = fresh.bit_generator.state
+        loss = self.model.loss(ids, targets)
+        loss.backward(retain_graph=False)
+        norm = optim.clip_grad_norm_(self.model.parameters(), config.clip_norm or math.inf)
+        return Gradient(float(loss.item()), norm)
+
+    def move(self) -> None:
+        """Make the step with the gradient that was worked out."""
+        rate = self.learning_rate()
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.step += 1

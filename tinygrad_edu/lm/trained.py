@@ -1,0 +1,69 @@
+"""A trained model taken from its run folder, ready to write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tinygrad_edu import text
+from tinygrad_edu.lm import checkpoint
+from tinygrad_edu.lm.config import TrainConfig
+from tinygrad_edu.lm.data import stream
+from tinygrad_edu.lm.errors import RunError
+from tinygrad_edu.lm.gpt import GPT
+from tinygrad_edu.lm.learner import gpt_config
+from tinygrad_edu.nn import StateDictError
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a run folder holds, in memory."""
+
+    config: TrainConfig
+    tokenizer: text.CharTokenizer
+    model: GPT
+
+    def write(
+        self,
+        prompt: str,
+        max_new_tokens: int,
+        temperature: float = 0.8,
+        top_k: int | None = None,
+        seed: int = 1,
+    ) -> Iterator[str]:
+        """Yield what follows `prompt`, symbol by symbol; one seed, one text.
+
+        An empty prompt begins at a line break, or at the first symbol where there is none.
+
+        Raises:
+            TokenizerError: the prompt has a symbol that the model never saw; it is named.
+            SamplingError: an option out of range, or a model that diverged.
+        """
+        if not prompt:
+            prompt = "\n" if "\n" in self.tokenizer.symbols else self.tokenizer.symbols[0]
+        ids = self.tokenizer.encode_array(prompt)[None, :]
+        generator = stream(seed, "samples")
+        for new in self.model.stream(ids, max_new_tokens, temperature, top_k, generator):
+            yield self.tokenizer.decode(new)
+
+
+def load_trained(run: Path) -> Trained:
+    """The model of a run folder, with the weights of its newest checkpoint.
+
+    Raises:
+        RunError: no run there, or weights that do not fit its config and tokenizer.
+        TokenizerError: its tokenizer.json cannot be read.
+    """
+    config = checkpoint.read_config(run)
+    tokenizer = text.CharTokenizer.load(run / checkpoint.TOKENIZER)
+    weights = checkpoint.read_arrays(run / checkpoint.MODEL)
+    model = GPT(gpt_config(config, tokenizer.vocab_size), np.random.default_rng(0))
+    try:
+        model.load_state_dict(weights)
+    except StateDictError as error:
+        raise RunError(f"{run / checkpoint.MODEL} does not fit the run: {error}") from error
+    model.eval()
+    return Trained(config, tokenizer, model)
