@@ -31,8 +31,7 @@ def ours() -> Callable[[], Any]:
     """tinygrad_edu's step, with the allocator as the trainer sets it."""
     import tinygrad_edu as tg
     from tinygrad_edu import optim
-    from tinygrad_edu.lm import GPT, GPTConfig
-    from tinygrad_edu.lm import allocator
+    from tinygrad_edu.lm import GPT, GPTConfig, allocator
 
     allocator.tune()
     tg.manual_seed(0)

@@ -1,4 +1,4 @@
-"""Settings of every test run, and what all tests share: fixed seeds, and files beside the checkout."""
+"""Settings of every test run, and what all share: fixed seeds, files beside the checkout."""
 
 import os
 from collections.abc import Callable

@@ -83,7 +83,7 @@ def test_whole_numbers_do_for_floats() -> None:
         ({"dropout": 1.0}, "--dropout is 1.0; it must be 0 or more and less than 1"),
         ({"betas": (0.9, 1.0)}, "--betas is 1.0"),
         ({"embed_dim": 30}, "--embed-dim 30 is not a multiple of --num-heads 4"),
-        ({"min_learning_rate": 1.0}, "--min-learning-rate 1 is above --learning-rate 0.001"),
+        ({"min_learning_rate": 1.0}, "--min-learning-rate 1 is above --learning-rate 0.002"),
         ({"corpus": ()}, "--corpus is empty"),
         ({"block_size": 0}, "--block-size is 0; it must be 1 or more"),
     ],

@@ -202,6 +202,13 @@ def test_pyproject_lists_every_package_once() -> None:
     assert sorted(listed) == sorted(".".join(package.parts) for package in packages)
 
 
+def test_text_is_kept_apart_from_every_room_there_is() -> None:
+    _, apart = PROJECT["tool"]["importlinter"]["contracts"]
+    packages = set(PROJECT["tool"]["setuptools"]["packages"])
+    rooms = packages - {"tinygrad_edu", "tinygrad_edu.text"}
+    assert set(apart["forbidden_modules"]) == rooms | {"tinygrad_edu.graph"}
+
+
 def test_every_module_lies_in_a_package() -> None:
     modules = modules_of(CHECKOUT)
     assert {f"{Path(path).parent.as_posix()}/__init__.py" for path in modules} <= modules

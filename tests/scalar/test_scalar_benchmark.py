@@ -26,7 +26,7 @@ def scalar(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def test_the_step_has_the_nodes_and_bytes_of_the_mark(scalar: ModuleType) -> None:
     facts = scalar.make("tinygrad_edu").facts
     assert facts["nodes"] == 65818
-    assert facts["bytes a node before backward"] <= 130
+    assert facts["bytes a node before backward"] <= 140
     assert facts["first losses"] == sorted(facts["first losses"], reverse=True)
 
 

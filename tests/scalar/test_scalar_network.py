@@ -57,7 +57,11 @@ def test_pythons_seed_gives_micrograds_own_weights() -> None:
     assert ours(x).data == pytest.approx(theirs(x).data)
 
 
-@pytest.mark.parametrize("source", [3, random.Random(3), np.random.default_rng(3)], ids=repr)
+@pytest.mark.parametrize(
+    "source",
+    [3, random.Random(3), np.random.default_rng(3)],
+    ids=["seed", "random", "numpy"],
+)
 def test_a_generator_or_seed_decides_the_weights(source: random.Random) -> None:
     random.seed(0)
     before = random.getstate()

@@ -16,7 +16,7 @@ from tinygrad_edu.autograd import origin
 from tinygrad_edu.autograd.modes import state
 from tinygrad_edu.autograd.tensor import Memory, Tensor, as_array, clock
 from tinygrad_edu.errors import AnomalyError, DeviceError, DTypeError, ShapeError
-from tinygrad_edu.ops.registry import Primitive
+from tinygrad_edu.ops.registry import BoundRule, Primitive
 
 _ndarray = np.ndarray
 _numpy = backend.NUMPY
@@ -113,7 +113,9 @@ def _shares(data: Any, source: Any) -> bool:
     base = data.base
     if base is None:
         return data is source
-    return base is source or base is source.base or bool(np.may_share_memory(data, source))
+    if base is source or base is source.base:
+        return True
+    return bool(backend.namespace_of(data).may_share_memory(data, source))
 
 
 def _share_memory(source: Tensor, out: Tensor) -> None:
@@ -235,9 +237,19 @@ def _checksum(x: Tensor) -> int:
 def guarded(node: Tensor) -> list[Tensor]:
     """The tensors whose data the node's rule names: what is kept and must not change."""
     op: Primitive = node.op
-    found = [
-        node._args[i]
-        for i in (range(len(node._args)) if op.variadic else op.uses_inputs)
-        if i < len(node._args) and node._args[i] is not ABSENT
-    ]
-    return [*found, node] if op.uses_out else found
+    args = node._args
+    uses, uses_out = op.uses_inputs, op.uses_out
+    if op.variadic:
+        uses = frozenset(range(len(args)))
+    elif op.joint_rule is None:
+        # The rule of an input that nothing tracks does not run: x * 2 needs 2, and not x.
+        tracked = {id(x) for x in node._tracked}
+        run = [
+            rule
+            for x, rule in zip(args, op.rules, strict=True)
+            if id(x) in tracked and isinstance(rule, BoundRule)
+        ]
+        uses = frozenset([i for rule in run for i in rule.uses_inputs])
+        uses_out = any(rule.uses_out for rule in run)
+    found = [args[i] for i in sorted(uses) if i < len(args) and args[i] is not ABSENT]
+    return [*found, node] if uses_out else found

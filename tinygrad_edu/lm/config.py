@@ -65,7 +65,7 @@ class TrainConfig:
     batch_size: int = 12
     steps: int = 2000
     minutes: float | None = None
-    learning_rate: float = 1e-3
+    learning_rate: float = 2e-3
     min_learning_rate: float | None = None
     warmup_steps: int | None = None
     weight_decay: float = 0.1

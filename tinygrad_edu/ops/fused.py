@@ -154,11 +154,11 @@ def _attention(
 
 
 def _attention_vjp(
-    F: Any, g: Any, saved: Any, out: Any, q: Any, k: Any, v: Any, keep: Any, scale: Any
+    F: Any, need: Any, g: Any, saved: Any, out: Any, q: Any, k: Any, v: Any, keep: Any, scale: Any
 ) -> Any:
     nothing = (None, None, None)
-    back = kernels.attention_backward(F, g, saved, q, k, v, out, keep, scale, nothing)
-    return (*back, None, None)
+    back = kernels.attention_backward(F, g, saved, q, k, v, out, keep, scale, nothing, need[3])
+    return (*back, None)
 
 
 attention = joint(

@@ -15,6 +15,11 @@ import numpy as np
 Array = Any
 
 
+def as_rows(x: Any) -> Any:
+    """`x` as a matrix: all axes but the last made one. (-1 is unclear where the last is empty.)"""
+    return x if x.ndim == 2 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+
+
 def row_sums(F: Any, x: Array) -> Array:
     """Σ over the last axis, as a matrix-vector product."""
     return F.matmul(x, F.ones(x.shape[-1], dtype=x.dtype))
@@ -22,7 +27,7 @@ def row_sums(F: Any, x: Array) -> Array:
 
 def column_sums(F: Any, x: Array) -> Array:
     """Σ over all axes but the last, as a vector-matrix product."""
-    flat = x.reshape(-1, x.shape[-1])
+    flat = as_rows(x)
     return F.matmul(F.ones(flat.shape[0], dtype=x.dtype), flat)
 
 
@@ -34,7 +39,7 @@ def gelu(F: Any, x: Array, approximate: str, out: Array | None = None) -> tuple[
         return _gelu_float32(F, x, out)
     tail = 0.5 * F.erfc(F.absolute(x) * math.sqrt(0.5))
     density = F.exp(-0.5 * x * x) * (1 / math.sqrt(2 * math.pi))
-    size = F.minimum(F.absolute(x), 1e30)
+    size = F.minimum(F.absolute(x), 1e4)
     rest = tail - size * density
     value = F.maximum(x, 0) - size * tail
     return value.astype(x.dtype), (0.5 + F.copysign(0.5 - rest, x)).astype(x.dtype)
@@ -109,7 +114,7 @@ def activate(F: Any, x: Array, activation: str | None) -> tuple[Array, Array | N
     if activation == "gelu_tanh":
         return gelu(F, x, "tanh", out=x)
     if activation == "relu":
-        slope = x > 0
+        slope = F.logical_not(x <= 0)  # True at NaN, which goes on
         return F.maximum(x, 0, out=x), slope
     if activation == "tanh":
         F.tanh(x, out=x)
@@ -120,7 +125,7 @@ def activate(F: Any, x: Array, activation: str | None) -> tuple[Array, Array | N
 
 def linear(F: Any, x: Any, weight: Any, bias: Any, residual: Any, *, activation: Any) -> Any:
     """((…, out), slope): one matrix product over all leading axes, then everything in place."""
-    rows = x.reshape(-1, x.shape[-1])
+    rows = as_rows(x)
     y = F.matmul(rows, weight.T)
     if bias is not None:
         y += bias
@@ -134,11 +139,11 @@ def linear(F: Any, x: Any, weight: Any, bias: Any, residual: Any, *, activation:
 def linear_vjp(F: Any, need: Any, g: Any, saved: Any, x: Any, weight: Any) -> Any:
     """Gradients of x, weight, bias, residual; `saved` is the slope of the activation."""
     residual = g if need[3] else None
-    rows = g.reshape(-1, g.shape[-1])
+    rows = as_rows(g)
     if saved is not None:
         rows = rows * saved
     dx = F.matmul(rows, weight).reshape(x.shape) if need[0] else None
-    dw = F.matmul(rows.T, x.reshape(-1, x.shape[-1])) if need[1] else None
+    dw = F.matmul(rows.T, as_rows(x)) if need[1] else None
     return dx, dw, column_sums(F, rows) if need[2] else None, residual
 
 
@@ -185,7 +190,7 @@ def layer_norm_vjp(F: Any, need: Any, g: Any, saved: Any, x: Any, weight: Any) -
 
 def cross_entropy(F: Any, logits: Any, targets: Any, *, ignore_index: Any, reduction: Any) -> Any:
     """(loss, (probabilities (N, V), targets (N,), counted (N,), number of targets))."""
-    rows = logits.reshape(-1, logits.shape[-1])
+    rows = as_rows(logits)
     wanted = targets.reshape(-1)
     counted = wanted != ignore_index
     safe = F.where(counted, wanted, 0)
@@ -219,7 +224,7 @@ def cross_entropy_vjp(F: Any, g: Any, saved: Any, logits_shape: Any, reduction: 
 def scatter_rows(F: Any, ids: Any, g: Any, rows: Any) -> Any:
     """(rows, C): row i is the sum of the rows of `g` whose id is i."""
     ids = ids.reshape(-1)
-    g = g.reshape(-1, g.shape[-1])
+    g = as_rows(g)
     total = F.zeros((rows, g.shape[-1]), dtype=g.dtype)
     if ids.size == 0:
         return total
@@ -262,12 +267,14 @@ def causal_bias(F: Any, rows: Any, columns: Any, dtype: Any) -> Any:
 
 
 def attention_backward(
-    F: Any, g: Any, saved: Any, q: Any, k: Any, v: Any, o: Any, keep: Any, scale: Any, into: Any
-) -> Any:
-    """Gradients of q, k, v by the formulas of STORY: dS = A ∘ (dA - rowsum(dA ∘ A)).
+    F: Any, g: Any, saved: Any, q: Any, k: Any, v: Any, o: Any, keep: Any, scale: Any, into: Any,
+    masked: bool,
+) -> Any:  # fmt: skip
+    """Gradients of q, k, v, and of what a mask added to the scores S if `masked`, else None.
 
-    With dropout the weights that met `v` are A∘keep, and dA is masked the same way. rowsum(dA ∘ A)
-    equals rowsum(dO ∘ O), which needs no T×T pass. `into` holds three arrays to write to, or Nones.
+    With A = softmax(S) and O = A v: dS = A ∘ (dA - rowsum(dA ∘ A)), and rowsum(dA ∘ A) equals
+    rowsum(dO ∘ O), which needs no T×T pass. With dropout the weights that met `v` are A∘keep, and
+    dA is masked the same way. `into` holds three arrays to write to, or Nones.
     """
     a = saved
     used = a if keep is None else a * keep
@@ -277,10 +284,11 @@ def attention_backward(
         ds *= keep
     ds -= row_sums(F, g * o)[..., None]
     ds *= a
+    added = ds.copy() if masked else None
     ds *= scale
     dq = _product(F, ds, k, into[0])
     dk = _product(F, F.swapaxes(ds, -1, -2), q, into[1])
-    return dq, dk, dv
+    return dq, dk, dv, added
 
 
 def _product(F: Any, a: Any, b: Any, out: Any) -> Any:
@@ -308,9 +316,9 @@ def packed_attention(
 
 
 def packed_attention_vjp(
-    F: Any, g: Any, saved: Any, out: Any, qkv: Any, keep: Any, num_heads: Any, scale: Any
+    F: Any, need: Any, g: Any, saved: Any, out: Any, qkv: Any, keep: Any, num_heads: Any, scale: Any
 ) -> Any:
-    """The gradient of the packed array, each third written in place."""
+    """The gradient of the packed array, each third written in place, and of an added mask."""
     q, k, v = split_heads(F, qkv, num_heads)
     batch, time, width = out.shape
     as_heads = (batch, time, num_heads, width // num_heads)
@@ -318,5 +326,5 @@ def packed_attention_vjp(
     do = F.transpose(g.reshape(as_heads), (0, 2, 1, 3))
     d = F.empty(qkv.shape, dtype=qkv.dtype)
     into = split_heads(F, d, num_heads)
-    attention_backward(F, do, saved, q, k, v, o, keep, scale, into)
-    return d, None, None
+    *_, added = attention_backward(F, do, saved, q, k, v, o, keep, scale, into, need[1])
+    return d, added, None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tinygrad_edu.ops.registry import linear
@@ -27,8 +28,9 @@ def _matmul_to_b(F: Any, g: Any, a: Any, b_shape: Any) -> Any:
         return F.sum(spread, axis=tuple(range(spread.ndim - 1)))
     if len(b_shape) == 2 and a.ndim > 2:
         # One product over all leading axes at once, instead of a batch of them summed afterwards.
-        a = F.reshape(a, (-1, a.shape[-1]))
-        g = F.reshape(g, (-1, g.shape[-1]))
+        rows = math.prod(a.shape[:-1])
+        a = F.reshape(a, (rows, a.shape[-1]))
+        g = F.reshape(g, (rows, g.shape[-1]))
     return F.matmul(F.swapaxes(a, -1, -2), g)
 
 

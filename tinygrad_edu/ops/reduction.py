@@ -99,18 +99,16 @@ def _finite_max(F: Any, a: Array, axis: Any) -> Array:
     return F.where(F.isfinite(top), top, F.zeros_like(top))
 
 
+def _not_empty(F: Any, total: Array) -> Array:
+    """A sum of exponentials, 1 where all of them were e⁻ⁱⁿᶠ: to divide by or take the log of."""
+    return F.where(F.constant(total) == 0, F.ones_like(total), total)
+
+
 def _logsumexp(F: Any, a: Any, *, axis: Any, keepdims: Any) -> Any:
     top = _finite_max(F, a, axis)
-    out = F.log(F.sum(F.exp(a - top), axis=axis, keepdims=True)) + top
-    return out if keepdims else F.squeeze(out, axis=axis)
-
-
-def _logsumexp_kernel(F: Any, a: Any, *, axis: Any, keepdims: Any) -> Any:
-    top = _finite_max(F, a, axis)
     total = F.sum(F.exp(a - top), axis=axis, keepdims=True)
-    empty = total == 0
-    out = F.log(F.where(empty, F.ones_like(total), total)) + top
-    out = F.where(empty, F.full_like(out, -math.inf), out)
+    out = F.log(_not_empty(F, total)) + top
+    out = F.where(F.constant(total) == 0, F.full_like(out, -math.inf), out)
     return out if keepdims else F.squeeze(out, axis=axis)
 
 
@@ -121,7 +119,7 @@ def _logsumexp_vjp(F: Any, g: Any, a: Any, out: Any, axis: Any, keepdims: Any) -
 
 
 logsumexp = joint(
-    "logsumexp", "ln Σ eᵃ", forward=_logsumexp_kernel, vjp=_logsumexp_vjp, reference=_logsumexp,
+    "logsumexp", "ln Σ eᵃ", forward=_logsumexp, vjp=_logsumexp_vjp, reference=_logsumexp,
     domain=_ANY, kinks=("all -inf: -inf with gradient 0", "never overflows"),
 )
 
@@ -129,7 +127,7 @@ logsumexp = joint(
 def _softmax(F: Any, a: Any, *, axis: Any) -> Any:
     raised = F.exp(a - _finite_max(F, a, axis))
     total = F.sum(raised, axis=axis, keepdims=True)
-    return raised / F.where(F.constant(total) == 0, F.ones_like(total), total)
+    return raised / _not_empty(F, total)
 
 
 softmax = joint(
@@ -141,11 +139,11 @@ softmax = joint(
 
 def _log_softmax(F: Any, a: Any, *, axis: Any) -> Any:
     shifted = a - _finite_max(F, a, axis)
-    return shifted - F.log(F.sum(F.exp(shifted), axis=axis, keepdims=True))
+    return shifted - F.log(_not_empty(F, F.sum(F.exp(shifted), axis=axis, keepdims=True)))
 
 
 log_softmax = joint(
     "log_softmax", "a - ln Σ eᵃ", forward=_log_softmax, reference=_log_softmax,
     vjp=lambda F, g, out, axis: (g - F.exp(out) * F.sum(g, axis=axis, keepdims=True),),
-    domain=_ANY, kinks=("never overflows",),
+    domain=_ANY, kinks=("a row of -inf alone: -inf, never NaN", "never overflows"),
 )

@@ -1,8 +1,9 @@
 """The judge of a function's derivatives, which asks its values only.
 
-Where every operation of the function is declared analytic, the graph of one run, made of references,
-is run again on complex numbers; the declaration is proved first, against differences in one
-direction. Where it does not hold, or the code cannot take complex numbers, differences judge alone.
+Where every operation of the function is declared analytic, the graph of one run, made of
+references, is run again on complex numbers; the declaration is proved first, against differences in
+one direction. Where it does not hold, or the code cannot take complex numbers, differences judge
+alone.
 """
 
 from __future__ import annotations

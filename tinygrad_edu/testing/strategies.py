@@ -1,8 +1,8 @@
 """hypothesis strategies for derivative tests: shapes, indices, values, upstream gradients.
 
-Sizes 0 and 1 and rank 0 are ordinary here. Values are built, never filtered, and most are dyadic, so
-that what a failing test shrinks to is short numbers whose arithmetic rounds nothing. Needs the extra
-`hypothesis`.
+Sizes 0 and 1 and rank 0 are ordinary here. Values are built, never filtered, and most are dyadic,
+so that what a failing test shrinks to is short numbers whose arithmetic rounds nothing. Needs the
+extra `hypothesis`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,297 @@
+"""The checker is checked: each kind of wrong derivative is found, and called by its name."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tinygrad_edu as tg
+from tinygrad_edu import testing
+from tinygrad_edu.autograd import apply, pull
+from tinygrad_edu.ops import elementwise, fused, linalg, reduction
+from tinygrad_edu.ops.registry import Primitive, _bind
+from tinygrad_edu.testing import DerivativeError, check_jvp, check_second_order, check_vjp
+
+X = np.array([0.3, -1.2, 2.1])
+M = np.arange(6.0).reshape(2, 3) / 4 + 0.1
+
+
+def matrix_product(a: Any, b: Any) -> Any:
+    return a @ b
+
+
+def changed(primitive: Primitive, *rules: Any, **facts: Any) -> Primitive:
+    """A copy of a primitive, outside the registry, with other rules."""
+    bound = tuple(_bind(r, primitive) if callable(r) else r for r in rules)
+    return dataclasses.replace(primitive, rules=bound, pull=None, **facts)
+
+
+_calls = [0]
+
+
+def _every_other_time(g: Any, x: Any) -> Any:
+    _calls[0] += 1
+    return g * np.cos(x) * (1 if _calls[0] % 2 else 1.5)
+
+
+def _writes_to_x(g: Any, x: Any) -> Any:
+    x *= 1.5
+    return g * np.cos(x)
+
+
+def _writes_to_g(g: Any, x: Any) -> Any:
+    g *= np.cos(x)
+    return g.copy()
+
+
+# name: the error, the function, its inputs, a wrong rule
+MUTANTS: dict[str, tuple[type[DerivativeError], Any, list[Any], Callable[..., Any]]] = {
+    "squares g": (
+        testing.GradNotLinear, lambda x: tg.clip(x, -1, 1), [X], lambda g, x: g * g * (abs(x) <= 1)
+    ),
+    "ignores g": (testing.GradNotLinear, tg.sin, [X], lambda g, x: np.cos(x)),
+    "is affine in g": (testing.GradNotLinear, tg.sin, [X], lambda g, x: g * np.cos(x) + 1e-9),
+    "takes |g|": (testing.GradNotLinear, tg.sin, [X], lambda g, x: abs(g) * np.cos(x)),
+    "scales, but does not add": (
+        testing.GradNotLinear, tg.sin, [X], lambda g, x: np.cos(x) * g**3 / max(1e-9, (g**2).mean())
+    ),
+    "is zero": (testing.GradValueError, tg.softmax, [X], lambda g, x: 0 * x),
+    "forgets a term": (testing.GradValueError, tg.log_softmax, [X], lambda g, x: g.copy()),
+    "off by 5e-4": (testing.GradValueError, tg.exp, [X], lambda g, x: g * np.exp(x) * (1 + 5e-4)),
+    "off by 1e-5": (testing.GradValueError, tg.exp, [X], lambda g, x: g * np.exp(x) * (1 + 1e-5)),
+    "off by 1e-7": (testing.GradValueError, tg.exp, [X], lambda g, x: g * np.exp(x) * (1 + 1e-7)),
+    "off by 1e-12": (testing.GradValueError, tg.exp, [X], lambda g, x: g * np.exp(x) * (1 + 1e-12)),
+    "off by 1e-5 at a kink op": (
+        testing.GradValueError, tg.relu, [X], lambda g, x: g * (x > 0) * (1 + 1e-5)
+    ),
+    "the other gelu": (
+        testing.GradValueError, tg.gelu, [X],
+        lambda g, x: _slope(lambda t: tg.gelu(t, "tanh"), g, x),
+    ),
+    "tiny and zero": (
+        testing.GradValueError, lambda x: tg.sin(x) * 1e-9, [X], lambda g, x: 0 * x
+    ),
+    "wrong permutation": (
+        testing.GradValueError, lambda x: x[np.array([1, 2, 0])], [X], lambda g, x: g[[1, 2, 0]]
+    ),
+    "one entry of 4096": (
+        testing.GradValueError, lambda x: (x * x).sum(), [np.linspace(1, 2, 4096)],
+        lambda g, x: 2 * g * x * np.where(np.arange(4096) == 77, -1, 1),
+    ),
+    "forgets a transpose": (
+        testing.GradValueError, matrix_product, [np.array([[1.0, 2.0], [3.0, 4.0]])] * 2,
+        lambda g, a, b: (g @ b.T, a @ g),
+    ),
+    "loses the small entry": (
+        testing.GradValueError, lambda x: (x * np.array([1e9, 1.0, 1.0])).sum(), [X],
+        lambda g, x: g * np.array([1e9, 0.0, 1.0]),
+    ),
+    "keeps the broadcast axis": (
+        testing.GradShapeError, lambda a, b: a * b, [M, X], lambda g, a, b: (g * b, g * a)
+    ),
+    "float32 for float64": (
+        testing.GradDtypeError, tg.sin, [X], lambda g, x: (g * np.cos(x)).astype(np.float32)
+    ),
+    "float64 for float32": (
+        testing.GradDtypeError, tg.sin, [X.astype(np.float32)],
+        lambda g, x: g * np.cos(x) * np.ones(()),
+    ),
+    "None": (testing.GradMissing, tg.sin, [X], lambda g, x: None),
+    "NaN": (testing.GradNaN, tg.abs, [X], lambda g, x: g * np.where(x == 0.3, np.nan, np.sign(x))),
+    "inf": (testing.GradInf, tg.abs, [X], lambda g, x: g * np.where(x == 0.3, np.inf, np.sign(x))),
+    "right on odd calls": (testing.NotReentrant, tg.sin, [X], _every_other_time),
+    "writes to its input": (testing.MutatedInput, tg.sin, [X], _writes_to_x),
+    "writes to g": (testing.MutatedCotangent, tg.sin, [X], _writes_to_g),
+    "returns g": (testing.AliasedGradient, lambda x: x + 1, [X], lambda g, x: g),
+    "returns one array twice": (
+        testing.AliasedGradient, lambda a, b: a + b, [X, X], lambda g, a, b: (g[:] * 1,) * 2
+    ),
+}  # fmt: skip
+
+
+def _slope(f: Callable[..., Any], g: Any, x: Any) -> Any:
+    return tg.vjp(f, x)[1](g)._data
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_wrong_rule_is_found(name: str) -> None:
+    error, f, xs, rule = MUTANTS[name]
+    with pytest.raises(DerivativeError) as caught:
+        check_vjp(f, *xs, vjp=rule)
+    assert caught.type is error
+
+
+CONTROLS: dict[str, tuple[Any, list[Any], Callable[..., Any]]] = {
+    "tanh": (tg.tanh, [X], lambda g, x: g * (1 - np.tanh(x) ** 2)),
+    "a product": (matrix_product, [M, M.T], lambda g, a, b: (g @ b.T, a.T @ g)),
+    "relu off its kink": (tg.relu, [X], lambda g, x: g * (x > 0)),
+    "a linear function": (lambda x: x.sum(), [X], lambda g, x: g * np.ones(3)),
+    "a tiny function": (lambda x: tg.sin(x) * 1e-9, [X], lambda g, x: g * np.cos(x) * 1e-9),
+    "nothing at all": (tg.sin, [np.zeros((0, 3))], lambda g, x: g * np.cos(x)),
+    "a number": (tg.exp, [1.5], lambda g, x: g * np.exp(x)),
+}
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_a_right_rule_passes(name: str) -> None:
+    f, xs, rule = CONTROLS[name]
+    report = check_vjp(f, *xs, vjp=rule)
+    assert min(report.digits) > 10
+
+
+def test_messages_name_input_entry_numbers_and_the_call_again() -> None:
+    with pytest.raises(testing.GradValueError) as caught:
+        check_vjp(lambda a, b: a * b, X, X + 1, vjp=lambda g, a, b: (g * b, g * a * [1, 1, 2]))
+    text = str(caught.value)
+    assert "input 1 of shape (3,)" in text and "at [2]" in text and "complex step" in text
+    assert caught.value.__notes__[0].startswith("again: check_vjp(f, np.array([ 0.3, -1.2,  2.1])")
+
+
+def test_each_kind_is_raised_at_a_line_of_its_own() -> None:
+    """hypothesis tells failures apart by class and line."""
+    lines = set()
+    for error, f, xs, rule in MUTANTS.values():
+        with pytest.raises(error) as caught:
+            check_vjp(f, *xs, vjp=rule)
+        entry = caught.traceback[-1]
+        lines.add((error, str(entry.path), entry.lineno))
+    by_line = {(path, line): error for error, path, line in lines}
+    assert len(by_line) == len(lines)
+
+
+# The engine's own rules, broken.
+
+
+def test_a_slope_that_is_off_is_found_in_each_mode() -> None:
+    wrong = changed(elementwise.tanh, lambda out: (1 - out * out) * 1.00001)
+
+    def f(x: Any) -> Any:
+        return apply(wrong, x)
+
+    with pytest.raises(testing.GradValueError):
+        check_vjp(f, X)
+    with pytest.raises(testing.TangentValueError):
+        check_jvp(f, X)
+
+
+def test_a_transpose_of_another_function_is_an_adjoint_mismatch() -> None:
+    wrong = changed(linalg.matmul, lambda F, g, b: F.matmul(g, F.swapaxes(b, -1, -2)) * 1.00001,
+                    linalg.matmul.rules[1].rule)  # fmt: skip
+    with pytest.raises(testing.AdjointMismatch):
+        check_jvp(lambda a, b: apply(wrong, a, b), M, M.T)
+
+
+def test_a_tangent_in_float64_is_found() -> None:
+    def wide(F: Any, tangents: Any, a: Any, *, out: Any, axis: Any, keepdims: Any) -> Any:
+        return F.sum(F.cast(tangents[0], dtype=np.dtype(float)), axis=axis, keepdims=keepdims)
+
+    wrong = dataclasses.replace(reduction.max_, jvp=wide, pull=None)
+    with pytest.raises(testing.TangentDtypeError):
+        check_jvp(lambda a: apply(wrong, a, axis=None, keepdims=False), X[:1].astype(np.float32))
+
+
+def test_a_tangent_of_the_wrong_shape_is_found() -> None:
+    def narrow(F: Any, tangents: Any, a: Any, *, out: Any, axis: Any, keepdims: Any) -> Any:
+        return F.sum(tangents[0], axis=None, keepdims=True)
+
+    wrong = dataclasses.replace(reduction.max_, jvp=narrow, pull=None)
+    with pytest.raises(testing.TangentShapeError):
+        check_jvp(lambda a: apply(wrong, a, axis=None, keepdims=False), X[:1])
+
+
+def test_a_rule_that_cannot_be_differentiated_again_is_found() -> None:
+    """Right in first order, but its slope is a constant to the second."""
+    wrong = changed(elementwise.tanh, lambda F, out: F.constant(1 - out * out))
+    check_vjp(lambda x: apply(wrong, x), X)
+    with pytest.raises(testing.HessianValueError):
+        check_second_order(lambda x: apply(wrong, x), X)
+
+
+def test_testing_g_for_zero_in_a_rule_is_found_in_second_order() -> None:
+    """z·eʷ at z = 0: where(g == 0, 0, g·d) loses the mixed derivative eʷ, absorb keeps it."""
+    def selects(F: Any, g: Any, g0: Any, d: Any) -> Any:
+        return F.where(F.constant(g0) == 0, F.zeros_like(g * d), g * d)
+
+    z, w = np.zeros(1), np.ones(1)
+    wrong = changed(elementwise.absorb, selects, lambda F, g, g0: F.absorb(g, g0))
+    check_second_order(lambda a, b: a * tg.exp(b), z, w)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(elementwise, "absorb", wrong)
+        with pytest.raises(testing.HessianValueError):
+            check_second_order(lambda a, b: a * tg.exp(b), z, w)
+
+
+def test_a_detached_branch_is_found() -> None:
+    with pytest.raises(testing.GradMissing):
+        check_vjp(lambda a, b: a * 2 + b.detach(), X, X)
+    with pytest.raises(testing.GradValueError):
+        check_vjp(lambda x: x * 2 + tg.sin(x).detach(), X)
+
+
+def test_a_kernel_with_a_stale_gradient_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def half(F: Any, need: Any, g: Any, saved: Any, x: Any, weight: Any) -> Any:
+        dx, *rest = (c / 2 if c is not None else None for c in real(F, need, g, saved, x, weight))
+        return (dx, *rest)
+
+    from tinygrad_edu.ops import kernels
+
+    real = kernels.layer_norm_vjp
+    wrong = dataclasses.replace(fused.layer_norm, pull=None)
+    wrong.joint_rule = _bind(half, wrong)
+    with pytest.raises(testing.GradValueError):
+        check_vjp(lambda x: apply(wrong, x, None, None, eps=1e-5), M)
+
+
+def test_an_engine_that_forgets_to_sum_broadcasts_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pull, "edge", lambda F, c, like: c)
+    monkeypatch.setattr(elementwise.multiply, "pull", None)
+    with pytest.raises(testing.GradShapeError):
+        check_vjp(lambda a, b: a * b, M, X)
+
+
+def test_an_engine_that_overwrites_gradients_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def overwrite(leaf: Any, upstream: Any, create_graph: Any) -> None:
+        leaf._grad = upstream
+
+    import tinygrad_edu.autograd.backward as module
+
+    monkeypatch.setattr(module, "_accumulate", overwrite)
+    with pytest.raises(testing.NotAccumulated):
+        check_vjp(tg.sin, X)
+
+
+def test_a_function_that_draws_anew_is_not_reentrant() -> None:
+    rng = np.random.default_rng(0)
+    with pytest.raises(testing.NotReentrant):
+        check_vjp(lambda x: tg.dropout(x, 0.5, generator=rng), np.ones(64))
+
+
+# What it refuses, in a sentence.
+
+
+def test_integers_have_no_derivative() -> None:
+    with pytest.raises(tg.errors.DTypeError, match=r"input 0 is of int64.*hold its integers"):
+        check_vjp(tg.sin, np.arange(3))
+
+
+def test_a_seed_of_the_wrong_shape_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"g has shape \(2,\); the function's output has \(3,\)"):
+        check_vjp(tg.sin, X, g=[1.0, 2.0])
+
+
+def test_a_function_that_returns_no_tensor_is_refused() -> None:
+    with pytest.raises(TypeError, match="returned float; expected one tensor"):
+        check_vjp(lambda x: 1.0, X)
+
+
+def test_large_inputs_are_judged_by_sample_and_projections() -> None:
+    x = np.linspace(0.5, 2, 2000)
+    report = check_vjp(lambda t: (t * t * t).sum(), x)
+    assert report.entries == 600
+    check_jvp(lambda t: (t * t * t).sum(), x)
+    with pytest.raises(testing.GradValueError):
+        check_vjp(lambda t: (t * t).sum() + t.detach()[-1] * 100.0, x, g=1.0)
