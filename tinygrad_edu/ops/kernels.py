@@ -49,7 +49,7 @@ _BLOCK = 65536  # float32 numbers whose temporaries stay in a core's second-leve
 
 
 def _gelu_float32(F: Any, x: Array, out: Array | None) -> tuple[Array, Array]:
-    """float32 GELU, in blocks; ±inf, where the fast formula meets 0·inf, goes the exact way."""
+    """float32 GELU, in blocks; |x| is bounded at 1e4, where the curve is flat, so ±inf is right."""
     value = F.empty(x.shape, dtype=x.dtype) if out is None else out
     slope = F.empty(x.shape, dtype=x.dtype)
     flat, values, slopes = x.reshape(-1), value.reshape(-1), slope.reshape(-1)
@@ -232,7 +232,10 @@ def scatter_rows(F: Any, ids: Any, g: Any, rows: Any) -> Any:
         # For a small table a product with the one-hot matrix is faster than any scatter.
         hot = F.zeros((ids.size, rows), dtype=g.dtype)
         hot[F.arange(ids.size), ids] = 1
-        return F.matmul(hot.T, g)
+        total = F.matmul(hot.T, g)
+        if F.isfinite(F.vdot(total, total)):
+            return total
+        total = F.zeros_like(total)  # 0 · inf would carry one row's inf into all others
     F.add.at(total, ids, g)
     return total
 
