@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from tinygrad_edu import backend
+
 Array = Any
 
 
@@ -242,8 +244,8 @@ def scatter_rows(F: Any, ids: Any, g: Any, rows: Any) -> Any:
 
 def scores(F: Any, q: Any, k: Any, mask: Any, causal: Any, scale: Any) -> Any:
     """Softmax of scaled q·kᵀ over what may be seen; a row that may see nothing is all 0."""
-    s = F.matmul(q, F.swapaxes(k, -1, -2))
-    s *= scale
+    hides = causal or mask is not None
+    s = F.matmul(q * np.asarray(scale, dtype=q.dtype)[()], F.swapaxes(k, -1, -2))
     if causal:
         s += causal_bias(F, s.shape[-2], s.shape[-1], s.dtype)
     if mask is not None:
@@ -251,16 +253,25 @@ def scores(F: Any, q: Any, k: Any, mask: Any, causal: Any, scale: Any) -> Any:
             F.copyto(s, -math.inf, where=F.logical_not(mask))
         else:
             s = s + mask
-    top = F.max(s, axis=-1, keepdims=True)
-    if causal or mask is not None:
-        top = F.where(top == -math.inf, F.zeros_like(top), top)
-    s -= top
+    if (mask is not None and mask.dtype != bool) or not _are_small(F, q, k, scale):
+        top = F.max(s, axis=-1, keepdims=True)
+        s -= F.where(top == -math.inf, F.zeros_like(top), top) if hides else top
     F.exp(s, out=s)
     total = row_sums(F, s)[..., None]
-    if causal or mask is not None:
-        total = F.where(total == 0, F.ones_like(total), total)
-    s /= total
+    s /= F.where(total == 0, F.ones_like(total), total) if hides else total
     return s
+
+
+def _are_small(F: Any, q: Any, k: Any, scale: Any) -> bool:
+    """Whether no score can be beyond ±60, so that its exponential is in range as it stands.
+
+    By Cauchy-Schwarz, from the longest q and k: two short passes, where the maximum of each row of
+    scores is the slowest pass of all. (Not asked of a GPU, which would have to wait for the answer.)
+    """
+    if F is not backend.NUMPY or q.dtype.itemsize < 4 or not q.size or not k.size:
+        return False
+    longest = [F.einsum("...i,...i->...", x, x).max() for x in (q, k)]
+    return bool(longest[0] * longest[1] * (scale * scale) < 60.0**2)
 
 
 def causal_bias(F: Any, rows: Any, columns: Any, dtype: Any) -> Any:
