@@ -266,7 +266,8 @@ def _are_small(F: Any, q: Any, k: Any, scale: Any) -> bool:
     """Whether no score can be beyond ±60, so that its exponential is in range as it stands.
 
     By Cauchy-Schwarz, from the longest q and k: two short passes, where the maximum of each row of
-    scores is the slowest pass of all. (Not asked of a GPU, which would have to wait for the answer.)
+    scores is the slowest pass of all. (Not asked of a GPU, which would have to wait for the
+    answer.)
     """
     if F is not backend.NUMPY or q.dtype.itemsize < 4 or not q.size or not k.size:
         return False
