@@ -51,6 +51,7 @@ def test_micrograds_readme_gives_its_numbers() -> None:
     assert [f"{x:.4f}" for x in micrograd_readme(Value)] == ["24.7041", "138.8338", "645.5773"]
 
 
+@pytest.mark.oracle
 def test_micrograd_itself_agrees() -> None:
     engine = pytest.importorskip("micrograd.engine", reason="micrograd is not installed")
     assert micrograd_readme(Value) == pytest.approx(micrograd_readme(engine.Value), rel=1e-14)

@@ -30,6 +30,7 @@ def test_the_step_has_the_nodes_and_bytes_of_the_mark(scalar: ModuleType) -> Non
     assert facts["first losses"] == sorted(facts["first losses"], reverse=True)
 
 
+@pytest.mark.oracle
 def test_micrograd_does_the_same_work(scalar: ModuleType) -> None:
     pytest.importorskip("micrograd.engine", reason="micrograd is not installed")
     ours, theirs = scalar.make("tinygrad_edu").facts, scalar.make("micrograd").facts

@@ -46,6 +46,7 @@ def test_the_last_layer_alone_is_linear() -> None:
     assert [layer.neurons[0].nonlin for layer in layers] == [True, True, False]
 
 
+@pytest.mark.oracle
 def test_pythons_seed_gives_micrograds_own_weights() -> None:
     nn = pytest.importorskip("micrograd.nn", reason="micrograd is not installed")
     random.seed(1337)

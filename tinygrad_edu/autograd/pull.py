@@ -9,7 +9,7 @@ the result to the shape and dtype of its input. `explain_pull(primitive)` shows 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from tinygrad_edu.autograd.apply import ABSENT, apply, as_tensor
 from tinygrad_edu.autograd.modes import enable_grad
 from tinygrad_edu.autograd.tensor import Tensor
 from tinygrad_edu.autograd.twin import TWIN
+from tinygrad_edu.errors import ShapeError
 from tinygrad_edu.ops import elementwise
 from tinygrad_edu.ops.registry import BoundRule, Primitive
 
@@ -87,7 +88,7 @@ def _source(primitive: Primitive) -> str:
             f"        c = {value}",
             f"        like = x{i}._data",
             "        if c.shape != like.shape or c.dtype is not like.dtype:",
-            "            c = edge(F, c, like)",
+            f"            c = edge(F, c, like, {'None' if primitive.broadcasts else 'node'})",
             f"        c{i} = c if x{i}._tracked else own(g, c)",
         ]
     lines.append("    return " + ", ".join([f"c{i}" for i in range(count)]) + ",")
@@ -102,6 +103,7 @@ _JOINT = """def pull(node, g):
 def _joint(primitive: Primitive) -> Pull:
     assert primitive.joint_rule is not None
     raw = primitive.joint_rule.raw
+    broadcasts = primitive.broadcasts
 
     def pull(node: Tensor, g: Array) -> Sequence[Any]:
         args = node._args
@@ -114,7 +116,7 @@ def _joint(primitive: Primitive) -> Pull:
             if x is ABSENT:
                 continue
             if c is not None and x.requires_grad:
-                c = edge(F, c, x._data)
+                c = edge(F, c, x._data, None if broadcasts else node)
                 pieces.append(c if x._tracked else own(g, c))
             else:
                 pieces.append(None)
@@ -128,10 +130,19 @@ def own(g: Array, c: Array) -> Array:
     return c.copy() if c is g or c.base is not None else c
 
 
-def edge(F: Any, c: Any, like: Array) -> Any:
-    """A contribution in the shape and dtype of the input it is for: broadcast axes are summed."""
+def edge(F: Any, c: Any, like: Array, exact: Tensor | None = None) -> Any:
+    """A contribution in the shape and dtype of the input it is for: broadcast axes are summed.
+
+    `exact` is the node where its primitive does not broadcast, so that another shape is a wrong
+    rule.
+
+    Raises:
+        ShapeError: the rule of `exact` returned another shape than its input's.
+    """
     shape = like.shape
     if c.shape != shape:
+        if exact is not None:
+            _refuse(exact, tuple(c.shape), shape)
         lead = c.ndim - len(shape)
         axes = tuple(range(lead)) + tuple(
             [i + lead for i, n in enumerate(shape) if n == 1 and c.shape[i + lead] != 1]
@@ -155,7 +166,7 @@ def pull_twin(node: Tensor, g: Tensor) -> Sequence[Any]:
             made = op.joint_rule.twin(TWIN, args, node, node._params, g, need)
         pairs = [(x, c) for x, c in zip(args, made, strict=True) if x is not ABSENT]
         return [
-            edge_twin(c, x) if c is not None and x.requires_grad else None for x, c in pairs
+            edge_twin(c, x, node) if c is not None and x.requires_grad else None for x, c in pairs
         ]
     pieces: list[Any] = []
     for x, rule in zip(args, op.rules, strict=True):
@@ -164,19 +175,21 @@ def pull_twin(node: Tensor, g: Tensor) -> Sequence[Any]:
         elif rule is None:
             pieces.append(TWIN.zeros_like(x))
         elif isinstance(rule, (int, float)):
-            pieces.append(edge_twin(g if rule == 1 else g * rule, x))
+            pieces.append(edge_twin(g if rule == 1 else g * rule, x, node))
         else:
             c = rule.twin(TWIN, args, node, node._params, g, None)
             if op.kind == "elementwise":
                 c = apply(elementwise.absorb, g, c)
-            pieces.append(edge_twin(c, x))
+            pieces.append(edge_twin(c, x, node))
     return pieces
 
 
-def edge_twin(c: Any, like: Tensor) -> Tensor:
+def edge_twin(c: Any, like: Tensor, node: Tensor) -> Tensor:
     """`edge` for tensors: what it does is itself remembered."""
     c = as_tensor(c)
     if c.shape != like.shape:
+        if not node.op.broadcasts:
+            _refuse(node, c.shape, like.shape)
         lead = c.ndim - like.ndim
         axes = tuple(range(lead)) + tuple(
             i + lead for i, n in enumerate(like.shape) if n == 1 and c.shape[i + lead] != 1
@@ -199,6 +212,13 @@ def rerun(node: Tensor) -> tuple[list[Any], Tensor]:
         else:
             aliases.append(x)
     return aliases, as_tensor(node.op.reference(TWIN, *aliases, **node._params))
+
+
+def _refuse(node: Tensor, got: tuple[int, ...], wanted: tuple[int, ...]) -> NoReturn:
+    raise ShapeError(
+        f"the gradient rule of {node.op.name} returned shape {got} for an input of shape {wanted}; "
+        "an operation that does not broadcast has to return the input's own shape"
+    )
 
 
 def _pull_reference(node: Tensor, g: Tensor) -> list[Any]:

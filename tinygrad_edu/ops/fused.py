@@ -182,7 +182,7 @@ def _packed_reference(
 packed_attention = joint(
     "packed_attention", "heads of softmax(q kᵀ/√d) v, side by side",
     forward=kernels.packed_attention, vjp=kernels.packed_attention_vjp,
-    reference=_packed_reference, domain=(_ANY, _ANY, _ANY),
+    reference=_packed_reference, broadcasts=True, domain=(_ANY, _ANY, _ANY),
     kinks=("a row that may look nowhere: 0 with gradient 0",),
 )
 dropout = linear(

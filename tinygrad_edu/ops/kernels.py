@@ -202,6 +202,7 @@ def cross_entropy(F: Any, logits: Any, targets: Any, *, ignore_index: Any, reduc
     chosen = p[everyone, safe]
     F.exp(p, out=p)
     total = row_sums(F, p)
+    total = F.where(total == 0, F.ones_like(total), total)  # a row of -inf alone: loss inf
     losses = F.where(counted, F.log(total) - chosen, F.zeros_like(chosen))
     p /= total[:, None]
     number = counted.sum()

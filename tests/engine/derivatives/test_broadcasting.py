@@ -16,8 +16,9 @@ from tinygrad_edu.testing import strategies as own
 
 few = settings(max_examples=15, derandomize=True, deadline=None)
 
-# attention and matmul broadcast leading axes only, and have tests of their own below.
-NAMES = sorted(n for n, p in registry.items() if p.broadcasts and n not in ("attention", "matmul"))
+# These broadcast some axes only (packed attention those of its mask), and have tests of their own.
+SOME_AXES = ("attention", "matmul", "packed_attention")
+NAMES = sorted(n for n, p in registry.items() if p.broadcasts and n not in SOME_AXES)
 PARAMS: dict[str, dict[str, Any]] = {
     "power_constant": {"exponent": 3},
     "clip": {"low": -1.0, "high": 2.0},
@@ -116,3 +117,19 @@ def test_reductions_take_numpys_axes(data: Any) -> None:
         # Each result hands out what it gets: 1, whole or shared.
         count = x.size if name == "sum" else want.size
         assert leaf.grad._data.sum() == pytest.approx(count, rel=1e-13)
+
+
+def test_the_mask_of_packed_attention_gets_the_sum_over_what_it_was_broadcast_to() -> None:
+    draw = np.random.default_rng(0)
+    qkv = draw.standard_normal((2, 3, 12))
+    upstream = draw.standard_normal((2, 3, 4))
+
+    def gradient_of(mask: Any) -> Any:
+        given = tg.tensor(mask, requires_grad=True)
+        tg.packed_attention(qkv, 2, causal=False, mask=given).backward(upstream)
+        assert given.grad is not None
+        return given.grad.data
+
+    mask = draw.standard_normal((3, 3))
+    wide = gradient_of(np.broadcast_to(mask, (2, 2, 3, 3)))
+    np.testing.assert_allclose(gradient_of(mask), wide.sum(axis=(0, 1)), rtol=1e-12)

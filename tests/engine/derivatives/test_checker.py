@@ -247,10 +247,23 @@ def test_a_kernel_with_a_stale_gradient_is_found(monkeypatch: pytest.MonkeyPatch
 
 
 def test_an_engine_that_forgets_to_sum_broadcasts_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pull, "edge", lambda F, c, like: c)
+    monkeypatch.setattr(pull, "edge", lambda F, c, like, exact=None: c)
     monkeypatch.setattr(elementwise.multiply, "pull", None)
     with pytest.raises(testing.GradShapeError):
         check_vjp(lambda a, b: a * b, M, X)
+
+
+def test_a_rule_of_the_wrong_shape_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tinygrad_edu.ops import shape
+
+    wrong = dataclasses.replace(shape.transpose, pull=None)
+    wrong.rules = (_bind(lambda g: g, wrong),)  # forgets to permute back
+    x = tg.tensor(np.ones((2, 3)), requires_grad=True)
+    for create_graph in (False, True):
+        out = apply(wrong, x, axes=(1, 0))
+        with pytest.raises(tg.errors.ShapeError, match=r"transpose returned shape \(3, 2\)"):
+            out.backward(np.ones((3, 2)), create_graph=create_graph)
+    assert x.grad is None
 
 
 def test_an_engine_that_overwrites_gradients_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,9 +95,9 @@ def no_silent_cast(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The engine casts a gradient to its input's dtype; here a rule that needs it is an error."""
     real = pull.edge
 
-    def edge(F: Any, c: Any, like: Any) -> Any:
+    def edge(F: Any, c: Any, like: Any, exact: Any = None) -> Any:
         assert c.dtype == like.dtype, f"a rule made {c.dtype} for an input of {like.dtype}"
-        return real(F, c, like)
+        return real(F, c, like, exact)
 
     monkeypatch.setattr(pull, "edge", edge)
     for primitive in registry.values():

@@ -372,3 +372,19 @@ def test_packed_attention_of_a_row_that_may_look_nowhere() -> None:
     assert value[0][1] == [0, 0]
     assert slope[0][1][:2] == [0, 0]  # its query
     assert np.isfinite(slope).all()
+
+
+def test_cross_entropy_of_a_row_of_minus_infinity_is_infinite_and_silent() -> None:
+    z = tg.tensor([[-np.inf, -np.inf], [0.0, 0.0]], requires_grad=True)
+    losses = tg.cross_entropy(z, np.array([0, 1]), reduction="none")
+    assert losses.data[0] == np.inf
+    losses[1].backward()
+    assert z.grad is not None
+    np.testing.assert_allclose(z.grad.data, [[0, 0], [0.5, -0.5]])
+
+
+def test_an_infinite_gradient_of_one_embedding_row_stays_in_its_row() -> None:
+    table = tg.tensor(np.zeros((3, 2)), requires_grad=True)
+    tg.embedding(np.array([0, 2, 2]), table).backward(np.array([[np.inf, 1], [1, 1], [1, 1]]))
+    assert table.grad is not None
+    np.testing.assert_array_equal(table.grad.data, [[np.inf, 1], [0, 0], [2, 2]])
