@@ -34,7 +34,7 @@ def _absent() -> Tensor:
 ABSENT = _absent()
 
 
-def apply(primitive: Primitive, *args: Any, **params: Any) -> Tensor:  # noqa: C901
+def apply(primitive: Primitive, *args: Any, **params: Any) -> Tensor:
     """The result of `primitive` on `args` (tensors, arrays, numbers, or None where optional).
 
     Raises:
@@ -46,25 +46,14 @@ def apply(primitive: Primitive, *args: Any, **params: Any) -> Tensor:  # noqa: C
 
         return as_tensor(primitive.reference(TWIN, *args, **params))
     arrays = []
-    tracked = 0
-    plain = True
-    for x in args:
-        if x.__class__ is not Tensor and not isinstance(x, Tensor):
-            plain = False
-            break
-        data = x._data
-        if data.__class__ is not _ndarray:
-            plain = False
-            break
-        arrays.append(data)
-        if x.requires_grad:
-            tracked += 1
     F: Any = _numpy
-    if not plain:
-        args = _as_inputs(args)
-        arrays = [x._data for x in args]
-        tracked = len([x for x in args if x.requires_grad])
-        F = _common_namespace(primitive, args)
+    for x in args:
+        if not isinstance(x, Tensor) or x._data.__class__ is not _ndarray:
+            args = _as_inputs(args)
+            arrays = [x._data for x in args]
+            F = _common_namespace(primitive, args)
+            break
+        arrays.append(x._data)
     saved = None
     try:
         if primitive.saves:
@@ -73,39 +62,81 @@ def apply(primitive: Primitive, *args: Any, **params: Any) -> Tensor:  # noqa: C
             data = primitive.forward(F, *arrays, **params)
     except (ValueError, IndexError) as error:
         _explain(primitive, args, params, error)
-    if data.__class__ is not _ndarray:
-        data = F.asarray(data)
+    tracked = tuple([x for x in args if x.requires_grad]) if state.grad else ()
+    return _result(F, primitive, data, args, tracked, params, saved)
 
+
+def apply_unary(primitive: Primitive, a: Any) -> Tensor:
+    """`apply` for one input and no parameters, where nothing is fused: the short way."""
+    if a.__class__ is not Tensor or a._data.__class__ is not _ndarray:
+        return apply(primitive, a)
+    args = (a,)
+    data = primitive.forward(_numpy, a._data)
+    tracked = args if a.requires_grad and state.grad else ()
+    return _result(_numpy, primitive, data, args, tracked, _no_params, None)
+
+
+def apply_binary(primitive: Primitive, a: Any, b: Any) -> Tensor:
+    """`apply` for two inputs and no parameters, where nothing is fused: the short way."""
+    if a.__class__ is not Tensor or b.__class__ is not Tensor:
+        return apply(primitive, a, b)
+    left, right = a._data, b._data
+    if left.__class__ is not _ndarray or right.__class__ is not _ndarray:
+        return apply(primitive, a, b)
+    args = (a, b)
+    try:
+        data = primitive.forward(_numpy, left, right)
+    except ValueError as error:
+        _explain(primitive, args, _no_params, error)
+    tracked: tuple[Tensor, ...] = ()
+    if state.grad:
+        if a.requires_grad:
+            tracked = args if b.requires_grad else (a,)
+        elif b.requires_grad:
+            tracked = (b,)
+    return _result(_numpy, primitive, data, args, tracked, _no_params, None)
+
+
+def _result(
+    F: Any,
+    primitive: Primitive,
+    data: Any,
+    args: tuple[Tensor, ...],
+    tracked: tuple[Tensor, ...],
+    params: dict[str, Any],
+    saved: Any,
+) -> Tensor:
+    """A tensor of `data`, and the node of it where some input is tracked."""
     out: Tensor = _new(Tensor)
-    out._data = data
-    out.op = primitive
+    out._data = data if data.__class__ is _ndarray else F.asarray(data)
     out.name = out._grad = out._hooks = out._memory = out._fingerprint = None
     out._freed = False
     out._stamp = clock[0]
-    if primitive.view and _shares(data, arrays[0]):
-        _share_memory(args[0], out)
-    if tracked and state.grad:
+    out._tracked = tracked
+    if tracked:
         out.requires_grad = True
+        out.op = primitive
         out._args = args
-        out.inputs = args if plain else tuple([x for x in args if x is not ABSENT])
-        if tracked == len(args):
-            out._tracked = args
-        else:
-            out._tracked = tuple([x for x in args if x.requires_grad])
+        out.inputs = args if primitive.kind != "joint" else _present(args)
         out._params = params
         out._saved = saved
         out._origin = origin.here()
         out.module = state.module
     else:
         out.requires_grad = False
-        out.op = None
-        out.inputs = out._args = out._tracked = ()
+        out.op = out._saved = out._origin = None
+        out.inputs = out._args = ()
         out._params = _no_params
-        out._saved = out._origin = None
         out.module = ""
+    if primitive.view and _shares(out._data, args[0]._data):
+        _share_memory(args[0], out)
     if state.anomaly:
         _check_forward(primitive, args, out)
     return out
+
+
+def _present(args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return tuple([x for x in args if x is not ABSENT])
 
 
 def _shares(data: Any, source: Any) -> bool:

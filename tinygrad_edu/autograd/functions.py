@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tinygrad_edu.autograd import origin
-from tinygrad_edu.autograd.apply import apply, as_tensor
+from tinygrad_edu.autograd.apply import apply, apply_binary, apply_unary, as_tensor
 from tinygrad_edu.autograd.modes import default_generator, state
 from tinygrad_edu.autograd.tensor import Tensor, as_array
 from tinygrad_edu.errors import DTypeError, ShapeError
@@ -34,27 +34,27 @@ Axis = int | Sequence[int] | None
 
 def add(a: Any, b: Any) -> Tensor:
     """a + b, broadcast."""
-    return apply(_e.add, a, b)
+    return apply_binary(_e.add, a, b)
 
 
 def subtract(a: Any, b: Any) -> Tensor:
     """a - b, broadcast."""
-    return apply(_e.subtract, a, b)
+    return apply_binary(_e.subtract, a, b)
 
 
 def multiply(a: Any, b: Any) -> Tensor:
     """a · b elementwise, broadcast."""
-    return apply(_e.multiply, a, b)
+    return apply_binary(_e.multiply, a, b)
 
 
 def divide(a: Any, b: Any) -> Tensor:
     """a / b, broadcast; integers divide to floats."""
-    return apply(_e.divide, a, b)
+    return apply_binary(_e.divide, a, b)
 
 
 def negative(a: Any) -> Tensor:
     """-a."""
-    return apply(_e.negative, a)
+    return apply_unary(_e.negative, a)
 
 
 def power(a: Any, b: Any) -> Tensor:
@@ -67,57 +67,57 @@ def power(a: Any, b: Any) -> Tensor:
 
 def exp(x: Any) -> Tensor:
     """eˣ."""
-    return apply(_e.exp, x)
+    return apply_unary(_e.exp, x)
 
 
 def log(x: Any) -> Tensor:
     """The natural logarithm."""
-    return apply(_e.log, x)
+    return apply_unary(_e.log, x)
 
 
 def log1p(x: Any) -> Tensor:
     """ln(1 + x), exact for small x."""
-    return apply(_e.log1p, x)
+    return apply_unary(_e.log1p, x)
 
 
 def expm1(x: Any) -> Tensor:
     """eˣ - 1, exact for small x."""
-    return apply(_e.expm1, x)
+    return apply_unary(_e.expm1, x)
 
 
 def sqrt(x: Any) -> Tensor:
     """The square root."""
-    return apply(_e.sqrt, x)
+    return apply_unary(_e.sqrt, x)
 
 
 def tanh(x: Any) -> Tensor:
     """The hyperbolic tangent."""
-    return apply(_e.tanh, x)
+    return apply_unary(_e.tanh, x)
 
 
 def sigmoid(x: Any) -> Tensor:
     """1 / (1 + e⁻ˣ), without overflow at any x."""
-    return apply(_e.sigmoid, x)
+    return apply_unary(_e.sigmoid, x)
 
 
 def sin(x: Any) -> Tensor:
     """The sine."""
-    return apply(_e.sin, x)
+    return apply_unary(_e.sin, x)
 
 
 def cos(x: Any) -> Tensor:
     """The cosine."""
-    return apply(_e.cos, x)
+    return apply_unary(_e.cos, x)
 
 
 def erf(x: Any) -> Tensor:
     """The error function; float64 to about 1e-16."""
-    return apply(_e.erf, x)
+    return apply_unary(_e.erf, x)
 
 
 def relu(x: Any) -> Tensor:
     """max(0, x); the gradient at 0 is 0."""
-    return apply(_e.relu, x)
+    return apply_unary(_e.relu, x)
 
 
 def gelu(x: Any, approximate: str = "none") -> Tensor:
@@ -129,7 +129,7 @@ def gelu(x: Any, approximate: str = "none") -> Tensor:
 
 def abs(x: Any) -> Tensor:
     """|x|; the gradient at 0 is 0."""
-    return apply(_e.absolute, x)
+    return apply_unary(_e.absolute, x)
 
 
 absolute = abs
@@ -137,17 +137,17 @@ absolute = abs
 
 def sign(x: Any) -> Tensor:
     """-1, 0 or 1; its gradient is 0."""
-    return apply(_e.sign, x)
+    return apply_unary(_e.sign, x)
 
 
 def maximum(a: Any, b: Any) -> Tensor:
     """The larger, elementwise; where they tie each gets half the gradient."""
-    return apply(_e.maximum, a, b)
+    return apply_binary(_e.maximum, a, b)
 
 
 def minimum(a: Any, b: Any) -> Tensor:
     """The smaller, elementwise; where they tie each gets half the gradient."""
-    return apply(_e.minimum, a, b)
+    return apply_binary(_e.minimum, a, b)
 
 
 def clip(x: Any, min: Any = None, max: Any = None) -> Tensor:
@@ -286,7 +286,7 @@ def log_softmax(x: Any, axis: int = -1, *, dim: int | None = None) -> Tensor:
 
 def matmul(a: Any, b: Any) -> Tensor:
     """The matrix product of any ranks, as `numpy.matmul`: (…, n, k) @ (…, k, m) -> (…, n, m)."""
-    return apply(_l.matmul, a, b)
+    return apply_binary(_l.matmul, a, b)
 
 
 # Shapes.

@@ -9,7 +9,7 @@ import numpy as np
 
 from tinygrad_edu import backend
 from tinygrad_edu.autograd import functions
-from tinygrad_edu.autograd.apply import apply
+from tinygrad_edu.autograd.apply import apply, apply_binary
 from tinygrad_edu.autograd.tensor import Tensor
 from tinygrad_edu.errors import GraphError
 from tinygrad_edu.ops import elementwise, linalg
@@ -58,10 +58,10 @@ _NUMPY_PLAIN = {np.shape, np.ndim, np.size, np.result_type}
 
 def _binary(primitive: Primitive) -> tuple[Callable[..., Any], Callable[..., Any]]:
     def forward(self: Tensor, other: Any) -> Any:
-        return apply(primitive, self, other)
+        return apply_binary(primitive, self, other)
 
     def reflected(self: Tensor, other: Any) -> Any:
-        return apply(primitive, other, self)
+        return apply_binary(primitive, other, self)
 
     return forward, reflected
 
