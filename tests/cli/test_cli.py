@@ -182,7 +182,6 @@ def test_help_describes_every_option_and_fits_80_columns(
     assert not re.findall(r"--[a-z-]+ [A-Z]+ \(default", words), "an option without a description"
 
 
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_a_run_that_diverges_is_code_1_and_one_line(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,68 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import math
 import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
+from lm.recording import Recorder, assert_same, rows, untimed
 from tinygrad_edu import lm, text
-from tinygrad_edu.lm.checkpoint import Checkpoint, load_checkpoint
+from tinygrad_edu.lm.checkpoint import load_checkpoint
 from tinygrad_edu.lm.trainer import CHANGEABLE
 
 MakeConfig = Callable[..., lm.TrainConfig]
-
-
-class Recorder(lm.Reporter):
-    """Keeps all it hears; may do something at a step."""
-
-    def __init__(self, at_step: dict[int, Callable[[], None]] | None = None) -> None:
-        self.plans: list[lm.Plan] = []
-        self.steps: list[lm.StepReport] = []
-        self.validations: list[lm.ValidationReport] = []
-        self.ended: list[str] = []
-        self.at_step = at_step or {}
-
-    def planned(self, plan: lm.Plan, step: int) -> None:
-        self.plans.append(plan)
-
-    def stepped(self, report: lm.StepReport) -> None:
-        self.steps.append(report)
-        self.at_step.get(report.step, lambda: None)()
-
-    def validated(self, report: lm.ValidationReport) -> None:
-        self.validations.append(report)
-
-    def finished(self, result: lm.Result) -> None:
-        self.ended.append("finished")
-
-    def closed(self) -> None:
-        self.ended.append("closed")
-
-
-def rows(run: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-
-
-def untimed(run: Path) -> list[dict[str, Any]]:
-    return [{k: v for k, v in row.items() if k != "seconds"} for row in rows(run)]
-
-
-def assert_same(first: Checkpoint, second: Checkpoint) -> None:
-    assert first.weights.keys() == second.weights.keys()
-    for name, array in first.weights.items():
-        np.testing.assert_array_equal(array, second.weights[name], err_msg=name)
-    assert first.optimizer["param_groups"] == second.optimizer["param_groups"]
-    for index, state in first.optimizer["state"].items():
-        for name, value in state.items():
-            np.testing.assert_array_equal(value, second.optimizer["state"][index][name])
-    assert first.progress.step == second.progress.step
 
 
 def test_a_run_learns_and_its_folder_is_whole(make_config: MakeConfig) -> None:
@@ -221,56 +174,6 @@ def test_resuming_cannot_change_the_model_or_the_text(
         lm.resume(run, make_config(steps=4))
 
 
-def test_a_loss_that_is_no_number_stops_and_keeps_the_last_checkpoint(
-    make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model_loss = lm.GPT.loss
-    calls = []
-
-    def poisoned(self: lm.GPT, ids: Any, targets: Any) -> Any:
-        loss = model_loss(self, ids, targets)
-        if self.training:
-            calls.append(1)
-        return loss * float("nan") if len(calls) == 7 and self.training else loss
-
-    monkeypatch.setattr(lm.GPT, "loss", poisoned)
-    recorder = Recorder()
-    with pytest.raises(lm.DivergenceError) as caught:
-        lm.train(make_config(), recorder)
-    error = caught.value
-    assert (error.step, recorder.ended) == (6, ["closed"])
-    assert math.isnan(error.loss) and math.isnan(error.gradient_norm)
-    assert error.learning_rate > 0
-    run = make_config().run
-    assert "step 7 gave a loss of nan and a gradient norm of nan at learning rate" in str(error)
-    assert f"{run} keeps the checkpoint of step 4" in str(error)
-    kept = load_checkpoint(run)
-    assert kept.progress.step == 4
-    assert all(np.isfinite(array).all() for array in kept.weights.values())
-    monkeypatch.undo()
-    assert lm.resume(run).step == 8
-
-
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_a_learning_rate_beyond_reason_ends_in_a_sentence(make_config: MakeConfig) -> None:
-    with pytest.raises(lm.DivergenceError, match="try a lower --learning-rate"):
-        lm.train(make_config(learning_rate=1e30, clip_norm=0.0, warmup_steps=0))
-
-
-def test_weights_that_are_no_numbers_are_never_saved(make_config: MakeConfig) -> None:
-    from tinygrad_edu.lm.material import read_material
-    from tinygrad_edu.lm.trainer import Session
-
-    config = make_config()
-    run = lm.train(config).run
-    session = Session(run, config, read_material(config), False, lm.Reporter(), lambda: 0.0)
-    session.restore(load_checkpoint(run))
-    session.learner.model.final_norm.weight.data[0] = np.inf
-    with pytest.raises(lm.DivergenceError):
-        session.save()
-    assert np.isfinite(load_checkpoint(run).weights["final_norm.weight"]).all()
-
-
 @pytest.mark.parametrize("steps", [0, 1, 3])
 def test_very_short_runs_work(make_config: MakeConfig, steps: int) -> None:
     result = lm.train(make_config(steps=steps, warmup_steps=10))
@@ -332,8 +235,8 @@ def test_pace_is_told_from_the_clock(make_config: MakeConfig) -> None:
     pace.tick()
     assert pace.rate() == pytest.approx(0.5)
     assert pace.left(9, 3) == pytest.approx(18.0)
-    now += 6.0
-    pace.pause()
+    with pace.pause():
+        now += 6.0
     assert pace.left(9, 3) == pytest.approx(18.0 + 3 * 6.0)
     assert pace.total() == pytest.approx(15.0)
     now += 2.0

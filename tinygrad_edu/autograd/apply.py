@@ -14,7 +14,7 @@ import numpy as np
 from tinygrad_edu import backend
 from tinygrad_edu.autograd import origin
 from tinygrad_edu.autograd.modes import state
-from tinygrad_edu.autograd.tensor import Memory, Tensor, as_array, clock
+from tinygrad_edu.autograd.tensor import Memory, Tensor, as_array, clock, is_floating
 from tinygrad_edu.errors import AnomalyError, DeviceError, DTypeError, ShapeError
 from tinygrad_edu.ops.registry import BoundRule, Primitive
 
@@ -174,13 +174,21 @@ def _as_inputs(args: tuple[Any, ...]) -> tuple[Tensor, ...]:
 def _constant(x: Any, like: list[Tensor]) -> Tensor:
     if isinstance(x, (bool, int, float)) and like:
         F = backend.namespace_of(like[0]._data) if like[0] is not ABSENT else _numpy
-        if len(like) == 1 and type(x) is not bool and like[0]._data.dtype.kind == "f":
+        if len(like) == 1 and type(x) is not bool and is_floating(like[0]._data.dtype):
             dtype = like[0]._data.dtype
         else:
             dtype = np.result_type(*[t._data.dtype for t in like if t is not ABSENT], x)
         return Tensor(F.asarray(x, dtype=dtype))
     if isinstance(x, complex):
         raise DTypeError(f"got the complex number {x}; the engine computes with real numbers")
+    if isinstance(x, (list, tuple)) and like:
+        # A list has no dtype of its own: like Python's numbers, it takes the others'.
+        kind = np.asarray(x).dtype.kind
+        weak = {"i": 0, "f": 0.0}.get(kind)
+        known = [t._data.dtype for t in like if t is not ABSENT]
+        if weak is not None and known:
+            one = len(known) == 1 and is_floating(known[0])
+            return Tensor(as_array(x, known[0] if one else np.result_type(*known, weak)))
     return Tensor(as_array(x))
 
 
@@ -255,9 +263,10 @@ def _has_nan(x: Tensor) -> bool:
     return x._data.dtype.kind == "f" and bool(x._namespace.isnan(x._data).any())
 
 
-def fingerprints(node: Tensor) -> tuple[int, ...]:
-    """Checksums of the data that the node's rule names."""
-    return tuple([_checksum(x) for x in guarded(node)])
+def fingerprints(node: Tensor) -> dict[int, int]:
+    """Checksums of the data that the node's rule names, by `id`."""
+    kept = [*guarded(node), *guarded(node, rerun=True)]
+    return {id(x): _checksum(x) for x in kept}
 
 
 def _checksum(x: Tensor) -> int:
@@ -265,10 +274,16 @@ def _checksum(x: Tensor) -> int:
     return zlib.crc32(host.tobytes())
 
 
-def guarded(node: Tensor) -> list[Tensor]:
-    """The tensors whose data the node's rule names: what is kept and must not change."""
+def guarded(node: Tensor, rerun: bool = False) -> list[Tensor]:
+    """The tensors whose data the node's rule names: what is kept and must not change.
+
+    `rerun`: the pass differentiates again or pushes a tangent, so that a kernel with saved state
+    runs through its reference, which reads every input.
+    """
     op: Primitive = node.op
     args = node._args
+    if rerun and op.saves:
+        return [x for x in args if x is not ABSENT]
     uses, uses_out = op.uses_inputs, op.uses_out
     if op.variadic:
         uses = frozenset(range(len(args)))

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from tinygrad_edu import backend, graph
-from tinygrad_edu.autograd.apply import as_tensor, fingerprints, guarded
+from tinygrad_edu.autograd.apply import apply, as_tensor, fingerprints, guarded
 from tinygrad_edu.autograd.modes import enable_grad, state
 from tinygrad_edu.autograd.pull import pull_and_free, pull_raw, pull_twin
 from tinygrad_edu.autograd.tensor import Tensor, _is_bfloat, as_array, clock
 from tinygrad_edu.errors import AnomalyError, DTypeError, GraphError, MutationError, ShapeError
+from tinygrad_edu.ops import elementwise
 
 Array = Any
 Rule = Callable[[Tensor, Any], Sequence[Any]]
@@ -28,7 +29,7 @@ def backward(
     seed = _seed(root, gradient)
     release = not retain_graph and not create_graph
     order = graph.topological_order(root, inputs=_follow)
-    watched = _check_usable(order) or state.anomaly
+    watched = _check_usable(order, create_graph) or state.anomaly
     leaves = [node for node in order if not node._tracked]
 
     def arrived(node: Tensor, upstream: Any) -> Any:
@@ -59,7 +60,7 @@ def backward(
             _accumulate(leaf, arriving, create_graph)
 
 
-def _check_usable(order: list[Tensor]) -> bool:
+def _check_usable(order: list[Tensor], rerun: bool) -> bool:
     """Raise before anything has moved if a node was freed or its data was written to.
 
     Returns whether any node has a hook.
@@ -71,7 +72,7 @@ def _check_usable(order: list[Tensor]) -> bool:
             hooked = True
         if node._tracked:
             if node._stamp != now or node._fingerprint is not None:
-                check_unchanged(node)
+                check_unchanged(node, rerun)
         elif node._freed:
             raise GraphError(
                 f"{node.label()}, made at {node.line}, was freed by an earlier "
@@ -115,17 +116,23 @@ def gradients_of(
         return () if id(node) in wanted else rule(node, g)
 
     seed = _seed(output, upstream)
-    watched = _check_usable(kept) or state.anomaly
+    watched = _check_usable(kept, create_graph) or state.anomaly
     found: dict[int, Any] = {id(output): seed if create_graph else seed._data}
     with np.errstate(all="ignore"), enable_grad() if create_graph else nullcontext():
         graph.sweep(kept, found, pull, arrived=arrived if watched else None)
     results = [found.get(id(x)) for x in inputs]
-    return [None if g is None else as_tensor(own(g)) for g in results]
+    return [None if g is None else own(g) for g in results]
 
 
-def own(g: Any) -> Any:
-    """A gradient that shares no memory with another: the edge rules pass arrays through and on."""
-    return g if isinstance(g, Tensor) else g.copy()
+def own(g: Any) -> Tensor:
+    """A gradient as a tensor that shares no memory with another: rules pass arrays through and on.
+
+    A tensor stays linked to what it was made from, as its history is the point of `create_graph`.
+    """
+    if not isinstance(g, Tensor):
+        return as_tensor(g.copy())
+    with enable_grad():
+        return apply(elementwise.copy, g)
 
 
 def _seed(root: Tensor, gradient: Any) -> Tensor:
@@ -143,7 +150,8 @@ def _seed(root: Tensor, gradient: Any) -> Tensor:
                 "gradient=..."
             )
         return Tensor(F.ones(root.shape, dtype=root.dtype))
-    given = as_tensor(gradient) if isinstance(gradient, Tensor) else Tensor(as_array(gradient))
+    wide = None if backend.is_array(gradient) else root.dtype  # a list has no dtype of its own
+    given = gradient if isinstance(gradient, Tensor) else Tensor(as_array(gradient, wide))
     if given.shape != root.shape:
         raise ShapeError(
             f"backward on {root.label()} of shape {root.shape} was given a gradient of shape "
@@ -159,7 +167,7 @@ def _accumulate(leaf: Tensor, upstream: Any, create_graph: bool) -> None:
     """Add to a leaf's `grad`: what is stored is the leaf's own memory, never one passed through."""
     before = leaf._grad
     if create_graph:
-        leaf._grad = upstream if before is None else as_tensor(before) + upstream
+        leaf._grad = own(upstream) if before is None else as_tensor(before) + upstream
         return
     if before is None:
         leaf._grad = upstream
@@ -178,6 +186,8 @@ def _run_hooks(node: Tensor, upstream: Any, create_graph: bool) -> Any:
                     f"a hook on {node.label()} of shape {node.shape} returned a gradient of shape "
                     f"{replaced.shape}; the two have to be equal"
                 )
+            if replaced.dtype != node.dtype:
+                replaced = replaced.astype(node.dtype)
             upstream = replaced if create_graph else replaced._data.copy()
     return upstream
 
@@ -225,17 +235,21 @@ def _check_backward(node: Tensor, upstream: Any) -> None:
         )
 
 
-def check_unchanged(node: Tensor) -> None:
-    """Raise if data that the node's rule names was written to since the node was made."""
+def check_unchanged(node: Tensor, rerun: bool = False) -> None:
+    """Raise if data that the node's rule names was written to since the node was made.
+
+    `rerun` as in `apply.guarded`.
+    """
     stamp = node._stamp
-    for x in guarded(node):
+    kept = guarded(node, rerun)
+    for x in kept:
         memory = x._memory
         if memory is not None and memory.written > stamp:
             _complain(node, x)
     if node._fingerprint is not None:
         now = fingerprints(node)
-        for x, before, after in zip(guarded(node), node._fingerprint, now, strict=True):
-            if before != after:
+        for x in kept:
+            if node._fingerprint[id(x)] != now[id(x)]:
                 _complain(node, x)
 
 

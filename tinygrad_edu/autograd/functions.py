@@ -17,7 +17,7 @@ import numpy as np
 from tinygrad_edu.autograd import origin
 from tinygrad_edu.autograd.apply import apply, apply_binary, apply_unary, as_tensor
 from tinygrad_edu.autograd.modes import default_generator, state
-from tinygrad_edu.autograd.tensor import Tensor, as_array
+from tinygrad_edu.autograd.tensor import Tensor, as_array, get_default_dtype, is_floating
 from tinygrad_edu.errors import DTypeError, ShapeError
 from tinygrad_edu.ops import elementwise as _e
 from tinygrad_edu.ops import fused as _f
@@ -124,7 +124,7 @@ def gelu(x: Any, approximate: str = "none") -> Tensor:
     """x·Φ(x), with Φ exact by erf ("none") or by tanh ("tanh"). Hendrycks & Gimpel 2016."""
     if approximate not in ("none", "tanh"):
         raise ValueError(f"gelu's approximate is 'none' or 'tanh'; got {approximate!r}")
-    return apply(_e.gelu, x, approximate=approximate)
+    return apply(_e.gelu, *_one_float(x), approximate=approximate)
 
 
 def abs(x: Any) -> Tensor:
@@ -151,9 +151,24 @@ def minimum(a: Any, b: Any) -> Tensor:
 
 
 def clip(x: Any, min: Any = None, max: Any = None) -> Tensor:
-    """x held between two numbers; the gradient on a bound is 1."""
-    low, high = (v._data if isinstance(v, Tensor) else v for v in (min, max))
+    """x held between two bounds; the gradient on a bound is 1.
+
+    A bound that is itself tracked gets its gradient too, by `maximum` and `minimum`, where a tie
+    gives each half.
+    """
+    if any(isinstance(v, Tensor) and v.requires_grad for v in (min, max)):
+        out = x if min is None else maximum(x, min)
+        return out if max is None else minimum(out, max)
+    low, high = (_bound(v) for v in (min, max))
     return apply(_e.clip, x, low=low, high=high)
+
+
+def _bound(v: Any) -> Any:
+    """A bound as a number without a dtype of its own, or as an array that no one else writes to."""
+    if isinstance(v, np.generic):
+        return v.item()
+    v = v._data if isinstance(v, Tensor) else v
+    return v.copy() if hasattr(v, "copy") else v
 
 
 clamp = clip
@@ -161,11 +176,9 @@ clamp = clip
 
 def where(condition: Any, a: Any, b: Any) -> Tensor:
     """`a` where `condition`, else `b`; the branch not taken gets gradient 0, never NaN."""
-    c = condition._data if isinstance(condition, Tensor) else condition
-    if isinstance(c, (int, float, list, tuple)):
-        c = np.asarray(c)
+    c = np.asarray(condition) if isinstance(condition, (int, float, list, tuple)) else condition
     if c.dtype != bool:
-        c = c != 0
+        c = (c._data if isinstance(c, Tensor) else c) != 0
     return apply(_e.where, c, a, b)
 
 
@@ -175,9 +188,15 @@ def absorb(g: Any, d: Any) -> Tensor:
 
 
 def astype(x: Any, dtype: Any) -> Tensor:
-    """In another dtype; itself where nothing changes. The gradient comes back in x's dtype."""
+    """In another dtype; itself where nothing changes. The gradient comes back in x's dtype.
+
+    Integers and bools have no gradient: the result is then untracked.
+    """
     x = as_tensor(x)
-    return x if x.dtype == dtype else apply(_e.cast, x, dtype=np.dtype(dtype))
+    wanted = np.dtype(dtype)
+    if not is_floating(wanted):
+        return Tensor(x._data.astype(wanted))
+    return x if x.dtype == wanted else apply(_e.cast, x, dtype=wanted)
 
 
 def cast(x: Any, *, dtype: Any) -> Tensor:
@@ -427,6 +446,8 @@ def scatter_add(x: Any, index: Any, shape: Sequence[int]) -> Tensor:
 
 def _integers(ids: Any, what: str, limit: int, ignore: int | None = None) -> Tensor:
     """Whole numbers in [0, limit), as a tensor; the error names the first that is not."""
+    if isinstance(ids, (list, tuple)) and not ids:
+        ids = np.zeros(0, dtype=int)
     found = ids if isinstance(ids, Tensor) else Tensor(
         ids if hasattr(ids, "dtype") else np.asarray(ids)
     )
@@ -456,10 +477,30 @@ def embedding(ids: Any, weight: Any, padding_idx: int | None = None) -> Tensor:
         IndexError: an id outside [0, V).
     """
     weight = as_tensor(weight)
+    if weight.ndim != 2:
+        raise ShapeError(f"embedding needs a table of shape (V, C); got {weight.shape}")
     ids = _integers(ids, "embedding ids", weight.shape[0])
     if padding_idx is not None:
+        if not -weight.shape[0] <= padding_idx < weight.shape[0]:
+            raise IndexError(
+                f"padding_idx has to be from {-weight.shape[0]} to {weight.shape[0] - 1}; got "
+                f"{padding_idx}"
+            )
         padding_idx %= weight.shape[0]
     return apply(_f.embedding, ids, weight, padding_idx=padding_idx)
+
+
+def _one_float(*xs: Any) -> list[Any]:
+    """Tensors (or None) in the one floating dtype they promote to, as unfused operations would
+    be.
+    """
+    given = [x if x is None else as_tensor(x) for x in xs]
+    dtypes = {x.dtype for x in given if x is not None}
+    if len(dtypes) == 1 and is_floating(next(iter(dtypes))):
+        return given
+    wanted = np.result_type(*dtypes)
+    wanted = wanted if is_floating(wanted) else get_default_dtype()
+    return [x if x is None else astype(x, wanted) for x in given]
 
 
 _ACTIVATIONS = (None, "relu", "gelu", "gelu_tanh", "tanh", "sigmoid")
@@ -469,7 +510,7 @@ def linear(
     x: Any, weight: Any, bias: Any = None, activation: str | None = None, residual: Any = None
 ) -> Tensor:
     """act(x Wᵀ + b) + r: x (…, in), weight (out, in), bias (out), residual (…, out) -> (…, out)."""
-    x, weight = as_tensor(x), as_tensor(weight)
+    x, weight, bias, residual = _one_float(x, weight, bias, residual)
     if activation not in _ACTIVATIONS:
         raise ValueError(f"linear's activation is one of {_ACTIVATIONS}; got {activation!r}")
     if x.ndim == 0 or weight.ndim != 2 or x.shape[-1] != weight.shape[1]:
@@ -486,7 +527,7 @@ def linear(
 
 def layer_norm(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
     """(x - μ)/√(σ² + eps)·weight + bias over the last axis. Ba, Kiros & Hinton 2016."""
-    x = as_tensor(x)
+    x, weight, bias = _one_float(x, weight, bias)
     for what, given in (("weight", weight), ("bias", bias)):
         if given is not None and tuple(given.shape) != x.shape[-1:]:
             raise ShapeError(
@@ -506,7 +547,7 @@ def cross_entropy(
         IndexError: a target outside [0, V) that is not `ignore_index`.
         ValueError: a mean over no target at all.
     """
-    logits = as_tensor(logits)
+    (logits,) = _one_float(logits)
     if logits.ndim == 0:
         raise ShapeError("cross_entropy needs logits of shape (…, V); got one number")
     targets = _integers(targets, "targets", logits.shape[-1], ignore_index)
@@ -546,6 +587,21 @@ def dropout(x: Any, p: float = 0.5, training: bool = True, generator: Any = None
     return apply(_f.dropout, x, _keep(x.shape, p, generator, x), scale=1 / (1 - p))
 
 
+def _with_mask(xs: list[Any], mask: Any) -> list[Any]:
+    """The arguments of attention in one dtype, the mask bool or floating."""
+    if mask is None:
+        return [*_one_float(*xs), None]
+    mask = as_tensor(np.asarray(mask) if isinstance(mask, (list, tuple)) else mask)
+    if mask.dtype == bool:
+        return [*_one_float(*xs), mask]
+    if not is_floating(mask.dtype):
+        raise DTypeError(
+            f"an attention mask is bool (True may be seen) or floating (added to the scores); got "
+            f"{mask.dtype}: make it bool with mask != 0"
+        )
+    return _one_float(*xs, mask)
+
+
 def attention(
     q: Any,
     k: Any,
@@ -561,7 +617,7 @@ def attention(
     `mask` is bool (True may be seen) or added to the scores, and broadcasts to (…, T, S); `causal`
     hides what lies ahead; `scale` is 1/√d. A row that may see nothing gives 0.
     """
-    q, k, v = as_tensor(q), as_tensor(k), as_tensor(v)
+    q, k, v, mask = _with_mask([q, k, v], mask)
     if q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
         raise ShapeError(
             f"attention was given q {q.shape}, k {k.shape}, v {v.shape}; q and k need the same "
@@ -590,7 +646,9 @@ def packed_attention(
     generator: Any = None,
 ) -> Tensor:
     """Self-attention of all heads from one packed product: (B, T, 3C) -> (B, T, C)."""
-    qkv = as_tensor(qkv)
+    qkv, mask = _with_mask([qkv], mask)
+    if num_heads < 1:
+        raise ValueError(f"packed_attention needs at least one head; got num_heads={num_heads}")
     if qkv.ndim != 3 or qkv.shape[2] % (3 * num_heads):
         raise ShapeError(
             f"packed_attention needs (B, T, 3·C) with C divisible by {num_heads} heads; got "

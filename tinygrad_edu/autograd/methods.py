@@ -76,6 +76,11 @@ def _comparison(name: str) -> Callable[..., Any]:
 
 
 def _array_ufunc(self: Tensor, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    if _tensors_in(kwargs):
+        raise TypeError(
+            f"np.{ufunc.__name__} cannot write into a tensor or take one by keyword ("
+            f"{', '.join(kwargs)}); assign the result to its .data"
+        )
     if method == "__call__" and not kwargs:
         if ufunc in _NUMPY:
             return _NUMPY[ufunc](*inputs)

@@ -5,8 +5,7 @@ run.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ContextDecorator
 from typing import Any
 
 import numpy as np
@@ -25,15 +24,23 @@ class _State(threading.local):
 state = _State()
 
 
-@contextmanager
-def _set(**values: Any) -> Iterator[None]:
-    before = {key: getattr(state, key) for key in values}
-    for key, value in values.items():
-        setattr(state, key, value)
-    try:
-        yield
-    finally:
-        for key, value in before.items():
+class _set(ContextDecorator):  # noqa: N801 - reads as a verb where it is used
+    """Holds settings of this thread for a block or a function; may be entered again and nested."""
+
+    def __init__(self, **values: Any) -> None:
+        self._values = values
+        self._before: list[dict[str, Any]] = []
+
+    def _recreate_cm(self) -> _set:  # each call of a decorated function, in any thread, its own
+        return _set(**self._values)
+
+    def __enter__(self) -> None:
+        self._before.append({key: getattr(state, key) for key in self._values})
+        for key, value in self._values.items():
+            setattr(state, key, value)
+
+    def __exit__(self, *error: object) -> None:
+        for key, value in self._before.pop().items():
             setattr(state, key, value)
 
 

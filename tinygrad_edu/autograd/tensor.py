@@ -115,7 +115,7 @@ class Tensor:
     _params: dict[str, Any]
     _memory: Memory | None
     _hooks: list[Callable[[Tensor], Any]] | None
-    _fingerprint: tuple[int, ...] | None
+    _fingerprint: dict[int, int] | None
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class Tensor:
 
     @data.setter
     def data(self, value: Any) -> None:
-        array = as_array(value)
+        array = as_array(value, None if backend.is_array(value) else self._data.dtype)
         if array.shape != self._data.shape:
             raise ShapeError(
                 f"{self.label()}.data has shape {self._data.shape}; it cannot become "
@@ -351,6 +351,17 @@ class Tensor:
 
         return remove
 
+    def __reduce__(self) -> Any:
+        """Copies and pickles carry data, name and gradient of a leaf; a result has to be
+        detached.
+        """
+        if self.op is not None:
+            raise GraphError(
+                f"{self.label()} carries the graph that made it, which cannot be copied or "
+                "pickled; call .detach() first"
+            )
+        return _rebuild, (type(self), self._data, self.requires_grad, self.name, self._grad)
+
     # What it looks like.
 
     def __repr__(self) -> str:
@@ -426,6 +437,17 @@ class Tensor:
         def __le__(self, other: Any) -> Tensor: ...
         def __gt__(self, other: Any) -> Tensor: ...
         def __ge__(self, other: Any) -> Tensor: ...
+
+
+def _rebuild(kind: Any, data: Array, requires_grad: bool, name: str | None, grad: Any) -> Tensor:
+    out: Tensor = kind(data, requires_grad=requires_grad, name=name)
+    out._grad = grad
+    return out
+
+
+def is_floating(dtype: Any) -> bool:
+    """Whether numbers of `dtype` have gradients: NumPy's floats and bfloat16."""
+    return dtype.kind == "f" or str(dtype) == "bfloat16"
 
 
 def _is_bfloat(array: Array) -> bool:

@@ -15,7 +15,7 @@ from tinygrad_edu.autograd.apply import ABSENT, apply, as_tensor
 from tinygrad_edu.autograd.backward import check_unchanged, gradients_of
 from tinygrad_edu.autograd.modes import enable_grad, state
 from tinygrad_edu.autograd.pull import rerun
-from tinygrad_edu.autograd.tensor import Tensor
+from tinygrad_edu.autograd.tensor import Tensor, is_floating
 from tinygrad_edu.autograd.twin import TWIN
 from tinygrad_edu.errors import DTypeError, GraphError, ShapeError
 from tinygrad_edu.ops import elementwise
@@ -115,7 +115,7 @@ def push(root: Tensor, tangents: dict[int, Tensor]) -> Tensor | None:
                 continue
             arriving = [tangents.get(id(x)) for x in node._args]
             if any(t is not None for t in arriving):
-                check_unchanged(node)
+                check_unchanged(node, rerun=True)
                 moved = _push_node(node, arriving)
                 if moved is not None:
                     tangents[id(node)] = moved
@@ -202,7 +202,7 @@ def _trace(
             if not 0 <= i < len(given):
                 raise ValueError(f"argnums has {i}, but {len(given)} arguments were given")
             x = as_tensor(given[i])
-            if x.dtype.kind != "f":
+            if not is_floating(x.dtype):
                 raise DTypeError(
                     f"argument {i} of {_name(f)} is of {x.dtype}; only floating numbers have "
                     "gradients: pass floats, or convert with .astype(float)"

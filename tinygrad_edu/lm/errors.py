@@ -20,17 +20,26 @@ class SamplingError(ValueError):
 
 
 class DivergenceError(FloatingPointError):
-    """Training produced a number that is not finite, and stopped before the weights took it in.
+    """Training produced a number that is not finite, and stopped; the last checkpoint is kept.
+
+    What is not known (a loss, where it was the text written for a sample that failed) is None.
 
     Attributes:
-        step: updates made before the one that failed.
-        learning_rate: what that update would have used.
-        gradient_norm: the norm of its gradient, which may itself be nan or inf.
-        loss: the loss on its batch.
+        step: updates made.
+        learning_rate: of the update that could not be made, or of the last one made, where what
+            came after it showed that it should not have been.
+        gradient_norm: of the same update; it may itself be nan or inf.
+        loss: what was found instead of a number.
     """
 
     def __init__(
-        self, message: str, *, step: int, learning_rate: float, gradient_norm: float, loss: float
+        self,
+        message: str,
+        *,
+        step: int,
+        learning_rate: float,
+        gradient_norm: float | None,
+        loss: float | None,
     ) -> None:
         super().__init__(message)
         self.step = step

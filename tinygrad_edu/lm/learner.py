@@ -72,13 +72,22 @@ class Learner:
         self.optimizer = make_optimizer(self.model, config)
         self.schedule = schedule_of(config)
         self.step = 0
+        self._worked_out: Gradient | None = None
 
     def learning_rate(self) -> float:
         """Of the next step: linear warm-up, then a cosine down to the final one."""
         return self.schedule(self.step)
 
     def gradient(self) -> Gradient:
-        """Forward, loss, backward and clip on the next step's batch; no weight moves yet."""
+        """Forward, loss, backward and clip on the next step's batch; no weight moves yet.
+
+        It is worked out once a step, however often it is asked for.
+        """
+        if self._worked_out is None:
+            self._worked_out = self._work_out()
+        return self._worked_out
+
+    def _work_out(self) -> Gradient:
         config = self.config
         ids, targets = training_batch(
             self.tokens,
@@ -96,10 +105,11 @@ class Learner:
         return Gradient(float(loss.item()), norm)
 
     def move(self) -> None:
-        """Make the step with the gradient that was worked out."""
+        """Make the step with the gradient that `gradient` worked out."""
         rate = self.learning_rate()
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.step()
         self.optimizer.zero_grad()
+        self._worked_out = None
         self.step += 1

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 Clock = Callable[[], float]
 
@@ -31,12 +32,15 @@ class Pace:
         self.weight = 0.95 * self.weight + 0.05
         self.last = now
 
-    def pause(self) -> None:
-        """What happened since the last step or pause was a validation or a checkpoint."""
-        now = self.clock()
-        self.paused += now - self.last
+    @contextlib.contextmanager
+    def pause(self) -> Iterator[None]:
+        """What happens inside, a validation or a checkpoint, is no part of a step."""
+        began = self.clock()
+        yield
+        length = self.clock() - began
+        self.paused += length
         self.pauses += 1
-        self.last = now
+        self.last += length
 
     def rate(self) -> float:
         """Steps a second; 0 before the first."""

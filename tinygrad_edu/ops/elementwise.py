@@ -37,7 +37,11 @@ negative = elementwise(
 power = elementwise(
     "power", "a ** b", forward=lambda F, a, b: F.power(a, b),
     partials=(
-        lambda F, a, b: b * F.power(a, F.where(b == 0, F.ones_like(b), b - 1)),
+        lambda F, a, b: F.where(
+            b == 0,
+            F.zeros_like(a + b),
+            b * F.power(a, F.where(b == 0, F.ones_like(b), b - 1)),
+        ),
         lambda F, a, out: F.where(
             a == 0, F.zeros_like(out), out * F.log(F.where(a == 0, F.ones_like(a), a))
         ),
@@ -177,6 +181,10 @@ absorb = linear(
 cast = linear(
     "cast", "a in another dtype", forward=lambda F, a, *, dtype: a.astype(dtype),
     transposes=(lambda g: g,), domain=(_ANY,),
+)
+copy = elementwise(
+    "copy", "a, in memory of its own", forward=lambda F, a: a.copy(), partials=(1,),
+    degree=1, analytic=True, domain=(_ANY,),
 )
 identity = elementwise(
     "identity", "a", forward=lambda F, a: a, partials=(1,), view=True, degree=1, analytic=True,

@@ -84,12 +84,16 @@ def _embedding_vjp(F: Any, g: Any, ids: Any, weight_shape: Any, padding_idx: Any
     return None, F.embedding_rows(g, ids, rows=weight_shape[0], padding_idx=padding_idx)
 
 
+def _embedding_jvp(
+    F: Any, tangents: Any, ids: Any, weight: Any, *, out: Any, padding_idx: Any
+) -> Any:
+    return _embedding_rows_transpose(F, tangents[1], ids, padding_idx)  # the padding row stands
+
+
 embedding = joint(
     "embedding", "W[ids]", forward=lambda F, ids, weight, *, padding_idx: weight[ids],
     vjp=_embedding_vjp,
-    jvp=lambda F, tangents, ids, weight, *, out, padding_idx: F.embedding(
-        ids, tangents[1], padding_idx=padding_idx
-    ),
+    jvp=_embedding_jvp,
     analytic=True, degree=1, domain=(_ANY, _ANY),
     kinks=("a row read k times gets the sum of k gradients", "the padding row gets 0"),
 )

@@ -221,6 +221,8 @@ def cross_entropy_vjp(F: Any, g: Any, saved: Any, logits_shape: Any, reduction: 
     weight = weight.astype(p.dtype)
     d = p * weight[:, None]
     d[F.arange(d.shape[0]), targets] -= weight
+    # An ignored row gets 0 also where its logits are NaN or inf.
+    d = F.where(counted[:, None], d, F.zeros_like(d))
     return d.reshape(logits_shape), None
 
 
@@ -251,7 +253,7 @@ def scores(F: Any, q: Any, k: Any, mask: Any, causal: Any, scale: Any) -> Any:
         s += causal_bias(F, s.shape[-2], s.shape[-1], s.dtype)
     if mask is not None:
         if mask.dtype == bool:
-            F.copyto(s, -math.inf, where=F.logical_not(mask))
+            s = F.where(mask, s, F.full((), -math.inf, dtype=s.dtype))
         else:
             s = s + mask
     if (mask is not None and mask.dtype != bool) or not _are_small(F, q, k, scale):

@@ -42,7 +42,7 @@ mean = linear(
     forward=lambda F, a, *, axis, keepdims: F.mean(a, axis=axis, keepdims=keepdims),
     transposes=(
         lambda F, g, a_shape, axis, keepdims: spread(
-            F, g / count(a_shape, axis), a_shape, axis, keepdims
+            F, g * (1 / max(count(a_shape, axis), 1)), a_shape, axis, keepdims
         ),
     ),
     analytic=True, degree=1, domain=_ANY,
@@ -72,7 +72,8 @@ def _share(F: Any, a: Array, out: Array, axis: Any) -> Array:
     """What each element has of an extreme: 1/k for the k that tie, 0 for the others."""
     hit = a == _keep(F, out, a.shape, axis)
     ties = F.sum(hit, axis=axis, keepdims=True)
-    return hit / F.cast(ties, dtype=a.dtype)
+    # 1/k before the cast: k itself may be out of a float16's range.
+    return F.cast(hit, dtype=a.dtype) * F.cast(1 / ties, dtype=a.dtype)
 
 
 def _extreme_vjp(F: Any, g: Any, a: Any, out: Any, axis: Any, keepdims: Any) -> Any:
@@ -115,7 +116,9 @@ def _logsumexp(F: Any, a: Any, *, axis: Any, keepdims: Any) -> Any:
 def _logsumexp_vjp(F: Any, g: Any, a: Any, out: Any, axis: Any, keepdims: Any) -> Any:
     level = _keep(F, out, a.shape, axis)
     level = F.where(level == -math.inf, F.zeros_like(level), level)
-    return (spread(F, g, a.shape, axis, keepdims) * F.exp(a - level),)
+    # Where a is the level itself the exponential is 1, also at +inf, where inf - inf is not.
+    below = F.where(a == level, F.zeros_like(a), a - level)
+    return (spread(F, g, a.shape, axis, keepdims) * F.exp(below),)
 
 
 logsumexp = joint(

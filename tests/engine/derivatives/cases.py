@@ -267,7 +267,7 @@ _ALL: list[Case] = [
     *_one("tanh", np.tanh, roundings=4096.0, why="1 - out² near out = 1"),
     *_one("sin", np.sin), *_one("cos", np.cos),
     *_one("sigmoid", lambda a: 1 / (1 + np.exp(-a)), **_NEAR_ONE),
-    *_one("erf", _erf), *_one("identity", lambda a: a),
+    *_one("erf", _erf), *_one("identity", lambda a: a), *_one("copy", lambda a: a),
     *[c for n in (-1, 0, 0.5, 1, 2, 3) for c in _one(
         "power_constant", lambda a, exponent: a**exponent, params={"exponent": n})],
     *[Case(name, lambda d: (d.apart(2, 5),), value) for name, value in (
