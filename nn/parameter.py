@@ -34,7 +34,6 @@ class Parameter(Tensor):
                 "or pass requires_grad=False for a constant."
             )
         super().__init__(source.data, requires_grad=requires_grad, name=name)
-        self._memory = source._memory  # shared data, so a write through one is seen by the other
 
     def __repr__(self) -> str:
         return f"Parameter containing:\n{super().__repr__()}"

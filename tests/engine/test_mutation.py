@@ -297,3 +297,29 @@ def test_data_keeps_its_shape() -> None:
 def test_writing_by_index_into_a_tensor_is_refused_with_the_way_out() -> None:
     with pytest.raises(GraphError, match=r"t\[index\] = value.*tg\.where.*t\.data\[index\]"):
         weights()[0] = 1.0  # type: ignore[index]
+
+
+def test_a_write_is_found_through_any_tensor_that_shares_the_array() -> None:
+    raw = np.array([2.0, 3.0])
+    a, b = tg.Tensor(raw, requires_grad=True), tg.Tensor(raw, requires_grad=True)
+    y = (b * b).sum()
+    a.data -= 1
+    with pytest.raises(MutationError):
+        y.backward()
+    c = tg.tensor([5.0, 6.0], requires_grad=True, dtype=float)
+    c.data = raw
+    z = (c * c).sum()
+    b.data *= 2
+    with pytest.raises(MutationError):
+        z.backward()
+
+
+def test_writes_are_forgotten_with_the_memory_they_were_made_to() -> None:
+    from tinygrad_edu.autograd import writes
+
+    before = len(writes._writes)
+    for _ in range(100):
+        t = tg.tensor([1.0])
+        t.data -= 1
+        del t
+    assert len(writes._writes) <= before + 1

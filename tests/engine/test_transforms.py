@@ -103,7 +103,7 @@ def test_a_function_that_returns_no_tensor_is_refused() -> None:
         tg.vjp(lambda a: (a, a), 2.0)
 
 
-@pytest.mark.parametrize("argnums", [1, -1, (0, 7)])
+@pytest.mark.parametrize("argnums", [1, -2, (0, 7)])
 def test_argnums_outside_the_arguments_is_refused(argnums: Any) -> None:
     with pytest.raises(ValueError, match=r"argnums has -?[0-9].*1 arguments were given"):
         tg.grad(lambda a: a, argnums=argnums)(1.0)

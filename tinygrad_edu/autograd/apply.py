@@ -14,7 +14,8 @@ import numpy as np
 from tinygrad_edu import backend
 from tinygrad_edu.autograd import origin
 from tinygrad_edu.autograd.modes import state
-from tinygrad_edu.autograd.tensor import Memory, Tensor, as_array, clock, is_floating
+from tinygrad_edu.autograd.tensor import Tensor, as_array, is_floating
+from tinygrad_edu.autograd.writes import clock
 from tinygrad_edu.errors import AnomalyError, DeviceError, DTypeError, ShapeError
 from tinygrad_edu.ops.registry import BoundRule, Primitive
 
@@ -109,8 +110,9 @@ def _result(
     """A tensor of `data`, and the node of it where some input is tracked."""
     out: Tensor = _new(Tensor)
     out._data = data if data.__class__ is _ndarray else F.asarray(data)
-    out.name = out._grad = out._hooks = out._memory = out._fingerprint = None
+    out.name = out._grad = out._hooks = out._fingerprint = None
     out._freed = False
+    out._replaced = 0
     out._stamp = clock[0]
     out._tracked = tracked
     if tracked:
@@ -128,8 +130,6 @@ def _result(
         out.inputs = out._args = ()
         out._params = _no_params
         out.module = ""
-    if primitive.view and _shares(out._data, args[0]._data):
-        _share_memory(args[0], out)
     if state.anomaly:
         _check_forward(primitive, args, out)
     return out
@@ -137,22 +137,6 @@ def _result(
 
 def _present(args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     return tuple([x for x in args if x is not ABSENT])
-
-
-def _shares(data: Any, source: Any) -> bool:
-    """Whether the result of a view operation is one: a reshape may have had to copy."""
-    base = data.base
-    if base is None:
-        return data is source
-    if base is source or base is source.base:
-        return True
-    return bool(backend.namespace_of(data).may_share_memory(data, source))
-
-
-def _share_memory(source: Tensor, out: Tensor) -> None:
-    if source._memory is None:
-        source._memory = Memory(0)
-    out._memory = source._memory
 
 
 def as_tensor(x: Any) -> Tensor:
@@ -218,6 +202,9 @@ def _explain(
         if x is not ABSENT
     )
     place = origin.current_line()
+    about_shapes = ("shape", "dimension", "broadcast", "axes", "axis", "size", "array split")
+    if isinstance(error, ValueError) and not any(word in str(error) for word in about_shapes):
+        raise ValueError(f"{primitive.name} on {given} at {place}: {error}") from error
     if isinstance(error, IndexError):
         raise IndexError(f"{primitive.name} on {given} at {place}: {error}") from error
     hint = ""

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 
 from tinygrad_edu import backend, graph
+from tinygrad_edu.autograd import writes
 from tinygrad_edu.autograd.apply import apply, as_tensor, fingerprints, guarded
 from tinygrad_edu.autograd.modes import enable_grad, state
 from tinygrad_edu.autograd.pull import pull_and_free, pull_raw, pull_twin
-from tinygrad_edu.autograd.tensor import Tensor, _is_bfloat, as_array, clock
+from tinygrad_edu.autograd.tensor import Tensor, _is_bfloat, as_array
+from tinygrad_edu.autograd.writes import clock
 from tinygrad_edu.errors import AnomalyError, DTypeError, GraphError, MutationError, ShapeError
 from tinygrad_edu.ops import elementwise
 
@@ -243,8 +245,7 @@ def check_unchanged(node: Tensor, rerun: bool = False) -> None:
     stamp = node._stamp
     kept = guarded(node, rerun)
     for x in kept:
-        memory = x._memory
-        if memory is not None and memory.written > stamp:
+        if x._replaced > stamp or writes.last(x._data) > stamp:
             _complain(node, x)
     if node._fingerprint is not None:
         now = fingerprints(node)

@@ -215,9 +215,10 @@ def _axes(axis: Axis, dim: Axis, ndim: int, what: str) -> tuple[int, ...] | None
     given = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
     for i in given:
         if not -ndim <= i < ndim:
+            expected = f"expected {-ndim} to {ndim - 1}" if ndim else "one number has no axes"
             raise ShapeError(
                 f"{what} was given axis {i} of a tensor with {ndim} axes, at "
-                f"{origin.current_line()}; expected {-ndim} to {ndim - 1}"
+                f"{origin.current_line()}; {expected}"
             )
     found = tuple(sorted({int(i) % ndim for i in given}))
     if len(found) != len(given):
@@ -341,7 +342,7 @@ def transpose(x: Any, *axes: Any) -> Tensor:
     order = tuple(reversed(range(x.ndim)))
     if axes and axes != (None,):
         order = _shape_of(axes)
-        if sorted(i % x.ndim for i in order) != list(range(x.ndim)):
+        if len(order) != x.ndim or sorted(i % x.ndim for i in order) != list(range(x.ndim)):
             raise ShapeError(
                 f"transpose of a tensor with {x.ndim} axes takes each axis once; got {order}"
             )

@@ -12,23 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tinygrad_edu import backend
-from tinygrad_edu.autograd import origin
+from tinygrad_edu.autograd import origin, writes
 from tinygrad_edu.errors import DTypeError, GraphError, ShapeError
 
 Array = Any
 
 _default_dtype = np.dtype(np.float32)
-# Counts the writes to any tensor's data; a node notes the count when it is made.
-clock = [0]
-
-
-class Memory:
-    """A block of numbers that tensors may share (views): knows when it was last written to."""
-
-    __slots__ = ("written",)
-
-    def __init__(self, written: int) -> None:
-        self.written = written
 
 
 def set_default_dtype(dtype: Any) -> None:
@@ -96,8 +85,8 @@ class Tensor:
     """
 
     __slots__ = (
-        "__weakref__", "_args", "_data", "_fingerprint", "_freed", "_grad", "_hooks", "_memory",
-        "_origin", "_params", "_saved", "_stamp", "_tracked", "inputs", "module", "name", "op",
+        "__weakref__", "_args", "_data", "_fingerprint", "_freed", "_grad", "_hooks", "_origin",
+        "_params", "_replaced", "_saved", "_stamp", "_tracked", "inputs", "module", "name", "op",
         "requires_grad",
     )  # fmt: skip
 
@@ -113,7 +102,7 @@ class Tensor:
     _args: tuple[Tensor, ...]
     _tracked: tuple[Tensor, ...]
     _params: dict[str, Any]
-    _memory: Memory | None
+    _replaced: int
     _hooks: list[Callable[[Tensor], Any]] | None
     _fingerprint: dict[int, int] | None
 
@@ -136,7 +125,8 @@ class Tensor:
         self.inputs = self._args = self._tracked = ()
         self.module = ""
         self._params = {}
-        self._grad = self._memory = self._hooks = self._saved = None
+        self._grad = self._hooks = self._saved = None
+        self._replaced = 0
         self._origin = self._fingerprint = None
         self._stamp = 0
         self._freed = False
@@ -162,16 +152,12 @@ class Tensor:
         if array.dtype != self._data.dtype and self.requires_grad and array.dtype.kind != "f":
             raise DTypeError(f"{self.label()} is tracked; its data cannot become {array.dtype}")
         self._data = array
-        clock[0] += 1
-        self._memory = Memory(clock[0])
+        writes.clock[0] += 1
+        self._replaced = writes.clock[0]
 
     def _written(self) -> None:
         """Note that the numbers were overwritten in place: for kernels that use `out=`."""
-        clock[0] += 1
-        if self._memory is None:
-            self._memory = Memory(clock[0])
-        else:
-            self._memory.written = clock[0]
+        writes.note(self._data)
 
     @property
     def grad(self) -> Tensor | None:
@@ -253,11 +239,7 @@ class Tensor:
 
     def detach(self) -> Tensor:
         """The same numbers (shared memory) without their history."""
-        out = Tensor(self._data, name=self.name)
-        if self._memory is None:
-            self._memory = Memory(0)
-        out._memory = self._memory
-        return out
+        return Tensor(self._data, name=self.name)
 
     def numpy(self) -> Any:
         """The numbers as a NumPy array; refuses a tracked tensor, whose history would be lost."""

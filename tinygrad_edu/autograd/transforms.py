@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from tinygrad_edu import graph
 from tinygrad_edu.autograd import functions
 from tinygrad_edu.autograd.apply import ABSENT, apply, as_tensor
@@ -37,6 +39,9 @@ def value_and_grad(f: Function, argnums: int | Sequence[int] = 0) -> Function:
 
     def run(*args: Any, **kwargs: Any) -> tuple[Tensor, Any]:
         numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+        numbers = tuple([i + len(args) if -len(args) <= i < 0 else i for i in numbers])
+        if len(set(numbers)) != len(numbers):
+            raise ValueError(f"argnums names an argument twice: {argnums}")
         variables, out = _trace(f, args, numbers, kwargs)
         nested = _is_nested([args[i] for i in numbers]) or _sees_more(out, variables)
         if out.size != 1:
@@ -109,7 +114,7 @@ def push(root: Tensor, tangents: dict[int, Tensor]) -> Tensor | None:
     order = graph.topological_order(
         root, inputs=lambda n: () if id(n) in tangents else n._tracked
     )
-    with enable_grad():
+    with enable_grad(), np.errstate(all="ignore"):  # as in a backward pass
         for node in order:
             if id(node) in tangents or not node._tracked:
                 continue

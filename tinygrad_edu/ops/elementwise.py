@@ -187,7 +187,7 @@ copy = elementwise(
     degree=1, analytic=True, domain=(_ANY,),
 )
 identity = elementwise(
-    "identity", "a", forward=lambda F, a: a, partials=(1,), view=True, degree=1, analytic=True,
+    "identity", "a", forward=lambda F, a: a, partials=(1,), degree=1, analytic=True,
     domain=(_ANY,),
 )
 erf = elementwise(

@@ -257,8 +257,8 @@ def scores(F: Any, q: Any, k: Any, mask: Any, causal: Any, scale: Any) -> Any:
         else:
             s = s + mask
     if (mask is not None and mask.dtype != bool) or not _are_small(F, q, k, scale):
-        top = F.max(s, axis=-1, keepdims=True)
-        s -= F.where(top == -math.inf, F.zeros_like(top), top) if hides else top
+        top = F.max(s, axis=-1, keepdims=True, initial=-math.inf)
+        s -= F.where(top == -math.inf, F.zeros_like(top), top)
     F.exp(s, out=s)
     total = row_sums(F, s)[..., None]
     s /= F.where(total == 0, F.ones_like(total), total) if hides else total
@@ -328,7 +328,8 @@ def packed_attention(
     q, k, v = split_heads(F, qkv, num_heads)
     a = scores(F, q, k, mask, causal, scale)
     out = F.empty((qkv.shape[0], qkv.shape[1], qkv.shape[2] // 3), dtype=qkv.dtype)
-    heads = F.transpose(out.reshape(out.shape[0], out.shape[1], num_heads, -1), (0, 2, 1, 3))
+    as_heads = (*out.shape[:2], num_heads, out.shape[2] // num_heads)
+    heads = F.transpose(out.reshape(as_heads), (0, 2, 1, 3))
     F.matmul(a if keep is None else a * keep, v, out=heads)
     return out, a
 

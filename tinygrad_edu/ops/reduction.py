@@ -96,7 +96,11 @@ min_ = joint(
 
 def _finite_max(F: Any, a: Array, axis: Any) -> Array:
     """The maximum as a constant to subtract; 0 where it is infinite, so that inf - inf never is."""
-    top = F.max(F.constant(a), axis=axis, keepdims=True)
+    a = F.constant(a)
+    if 0 in a.shape:  # the maximum of nothing: only its shape matters
+        top = F.sum(a, axis=axis, keepdims=True)
+        return F.zeros_like(top)
+    top = F.max(a, axis=axis, keepdims=True)
     return F.where(F.isfinite(top), top, F.zeros_like(top))
 
 

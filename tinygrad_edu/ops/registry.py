@@ -59,7 +59,6 @@ class Primitive:
         analytic: the forward function is complex analytic on its domain (complex step applies).
         degree: polynomial degree in each input, where it is one (finite differences are then
         exact).
-        view: the result may share memory with input 0.
         broadcasts: inputs broadcast, and the engine sums what was broadcast.
         pull: the compiled backward step, made on first use (`autograd.pull`).
     """
@@ -78,7 +77,6 @@ class Primitive:
     kinks: tuple[str, ...] = ()
     analytic: bool = False
     degree: int | None = None
-    view: bool = False
     broadcasts: bool = False
     variadic: bool = False
     jointly: bool = True

@@ -28,30 +28,30 @@ def _inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
 
 reshape = linear(
     "reshape", "a in another shape", forward=lambda F, a, *, shape: F.reshape(a, shape),
-    transposes=(_to_shape,), view=True, **_FACTS,
+    transposes=(_to_shape,), **_FACTS,
 )
 transpose = linear(
     "transpose", "a with axes permuted", forward=lambda F, a, *, axes: F.transpose(a, axes),
-    transposes=(lambda F, g, axes: F.transpose(g, _inverse(axes)),), view=True, **_FACTS,
+    transposes=(lambda F, g, axes: F.transpose(g, _inverse(axes)),), **_FACTS,
 )
 swapaxes = linear(
     "swapaxes", "a with two axes swapped",
     forward=lambda F, a, *, axis1, axis2: F.swapaxes(a, axis1, axis2),
-    transposes=(lambda F, g, axis1, axis2: F.swapaxes(g, axis1, axis2),), view=True, **_FACTS,
+    transposes=(lambda F, g, axis1, axis2: F.swapaxes(g, axis1, axis2),), **_FACTS,
 )
 expand_dims = linear(
     "expand_dims", "a with new axes of length 1",
     forward=lambda F, a, *, axis: F.expand_dims(a, axis),
-    transposes=(_to_shape,), view=True, **_FACTS,
+    transposes=(_to_shape,), **_FACTS,
 )
 squeeze = linear(
     "squeeze", "a without axes of length 1", forward=lambda F, a, *, axis: F.squeeze(a, axis=axis),
-    transposes=(_to_shape,), view=True, **_FACTS,
+    transposes=(_to_shape,), **_FACTS,
 )
 broadcast_to = linear(
     "broadcast_to", "a repeated to a shape",
     forward=lambda F, a, *, shape: F.broadcast_to(a, shape),
-    transposes=(_sum_to_shape,), view=True, **_FACTS,
+    transposes=(_sum_to_shape,), **_FACTS,
 )
 
 
