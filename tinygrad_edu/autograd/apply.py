@@ -122,11 +122,14 @@ def _result(
         out.inputs = args if primitive.kind != "joint" else _present(args)
         out._params = params
         out._saved = saved
-        out._origin = origin.here()
+        # Two plain slots and no tuple: what the garbage collector does not see costs it nothing.
+        frame = origin.here()
+        out._code = frame.f_code
+        out._offset = frame.f_lasti
         out.module = state.module
     else:
         out.requires_grad = False
-        out.op = out._saved = out._origin = None
+        out.op = out._saved = out._code = None
         out.inputs = out._args = ()
         out._params = _no_params
         out.module = ""

@@ -25,24 +25,23 @@ def _is_ours(filename: str) -> bool:
 
 
 def here() -> Any:
-    """A cheap note of the nearest frame outside this package: (code, instruction offset)."""
+    """The nearest frame outside this package: where the user's program is now."""
     frame = sys._getframe(2)
     ours = _ours
     while True:
-        code = frame.f_code
-        known = ours.get(code.co_filename)
+        filename = frame.f_code.co_filename
+        known = ours.get(filename)
         if known is None:
-            known = _is_ours(code.co_filename)
+            known = _is_ours(filename)
         if not known or frame.f_back is None:
-            return code, frame.f_lasti
+            return frame
         frame = frame.f_back
 
 
-def line(note: Any) -> str:
-    """The note as "file:line", the file as the interpreter knows it."""
-    if note is None:
+def line(code: Any, offset: int) -> str:
+    """The instruction at `offset` of `code` as "file:line", the file as the interpreter knows it."""
+    if code is None:
         return "unknown"
-    code, offset = note
     number = code.co_firstlineno
     for start, end, at in code.co_lines():
         if start <= offset < end and at is not None:
@@ -52,4 +51,5 @@ def line(note: Any) -> str:
 
 def current_line() -> str:
     """The user's line that is running now."""
-    return line(here())
+    frame = here()
+    return line(frame.f_code, frame.f_lasti)

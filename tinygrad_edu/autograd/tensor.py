@@ -85,9 +85,9 @@ class Tensor:
     """
 
     __slots__ = (
-        "__weakref__", "_args", "_data", "_fingerprint", "_freed", "_grad", "_hooks", "_origin",
-        "_params", "_replaced", "_saved", "_stamp", "_tracked", "inputs", "module", "name", "op",
-        "requires_grad",
+        "__weakref__", "_args", "_code", "_data", "_fingerprint", "_freed", "_grad", "_hooks",
+        "_offset", "_params", "_replaced", "_saved", "_stamp", "_tracked", "inputs", "module",
+        "name", "op", "requires_grad",
     )  # fmt: skip
 
     __array_priority__ = 1000.0
@@ -103,6 +103,8 @@ class Tensor:
     _tracked: tuple[Tensor, ...]
     _params: dict[str, Any]
     _replaced: int
+    _code: Any
+    _offset: int
     _hooks: list[Callable[[Tensor], Any]] | None
     _fingerprint: dict[int, int] | None
 
@@ -127,7 +129,8 @@ class Tensor:
         self._params = {}
         self._grad = self._hooks = self._saved = None
         self._replaced = 0
-        self._origin = self._fingerprint = None
+        self._code = self._fingerprint = None
+        self._offset = 0
         self._stamp = 0
         self._freed = False
 
@@ -227,7 +230,7 @@ class Tensor:
     @property
     def line(self) -> str:
         """The place, as "file:line", in the user's program where the operation was called."""
-        return origin.line(self._origin)
+        return origin.line(self._code, self._offset)
 
     def label(self) -> str:
         """What to call it in a message: its name, or what it is."""
