@@ -39,7 +39,7 @@ def here() -> Any:
 
 
 def line(code: Any, offset: int) -> str:
-    """The instruction at `offset` of `code` as "file:line", the file as the interpreter knows it."""
+    """The instruction at `offset` of `code` as "file:line", as the interpreter knows the file."""
     if code is None:
         return "unknown"
     number = code.co_firstlineno
