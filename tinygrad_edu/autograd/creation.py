@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tinygrad_edu import backend
-from tinygrad_edu.autograd.functions import _shape_of
+from tinygrad_edu.autograd.functions.arguments import shape_of
 from tinygrad_edu.autograd.modes import default_generator
 from tinygrad_edu.autograd.tensor import Tensor, get_default_dtype
 from tinygrad_edu.errors import GraphError
@@ -37,17 +37,17 @@ def tensor(
 
 def zeros(*shape: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
     """Zeros, float32 unless said otherwise."""
-    return full(_shape_of(shape), 0, dtype, requires_grad)
+    return full(shape_of(shape), 0, dtype, requires_grad)
 
 
 def ones(*shape: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
     """Ones, float32 unless said otherwise."""
-    return full(_shape_of(shape), 1, dtype, requires_grad)
+    return full(shape_of(shape), 1, dtype, requires_grad)
 
 
 def full(shape: Any, value: float, dtype: Any = None, requires_grad: bool = False) -> Tensor:
     """`value` everywhere."""
-    size = _shape_of((shape,) if isinstance(shape, (int, np.integer)) else (tuple(shape),))
+    size = shape_of((shape,) if isinstance(shape, (int, np.integer)) else (tuple(shape),))
     array = backend.default_namespace().full(size, value, dtype=dtype or get_default_dtype())
     return Tensor(array, requires_grad=requires_grad)
 
@@ -76,7 +76,7 @@ def randn(
     generator: np.random.Generator | None = None,
 ) -> Tensor:  # fmt: skip
     """Draws of N(0, 1); drawn on the host, so every backend gets the same numbers."""
-    draw = (generator or default_generator()).standard_normal(_shape_of(shape))
+    draw = (generator or default_generator()).standard_normal(shape_of(shape))
     return _drawn(draw, dtype, requires_grad)
 
 
@@ -85,7 +85,7 @@ def rand(
     generator: np.random.Generator | None = None,
 ) -> Tensor:  # fmt: skip
     """Draws of the uniform distribution on [0, 1)."""
-    return _drawn((generator or default_generator()).random(_shape_of(shape)), dtype, requires_grad)
+    return _drawn((generator or default_generator()).random(shape_of(shape)), dtype, requires_grad)
 
 
 def _drawn(draw: Any, dtype: Any, requires_grad: bool) -> Tensor:

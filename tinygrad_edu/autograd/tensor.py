@@ -1,6 +1,6 @@
 """`Tensor`: an array that remembers how it was made. The value is the node.
 
-This file holds what a tensor *is*; what can be done with it is in `functions.py`, and `methods.py`
+This file holds what a tensor *is*; what can be done with it is in `functions/`, and `methods.py`
 hangs those functions on the class.
 """
 
