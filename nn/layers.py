@@ -217,8 +217,10 @@ class Dropout(Module):
 
     def __init__(self, p: float = 0.5, *, generator: np.random.Generator | None = None) -> None:
         super().__init__()
-        if not 0.0 <= p <= 1.0:
-            raise ValueError(f"Dropout was given p={p}, expected a probability from 0 to 1.")
+        if not 0.0 <= p < 1.0:  # as dropout everywhere else here: the scale 1/(1-p) has to exist
+            raise ValueError(
+                f"Dropout was given p={p}, expected a probability of at least 0 and below 1."
+            )
         self.p = p
         self.generator = generator
 

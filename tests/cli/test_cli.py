@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tinygrad_edu.cli import main
@@ -88,6 +89,27 @@ def test_a_reader_that_stops_reading_is_no_error(folder: Path) -> None:
     process.stderr.close()
 
 
+@pytest.mark.skipif(os.name != "posix", reason="closes a pipe")
+@pytest.mark.parametrize("errors_too", [False, True])
+def test_training_goes_on_where_nobody_reads_its_output(folder: Path, errors_too: bool) -> None:
+    process = subprocess.Popen(
+        command("train", "--corpus=bottles.txt", *SMALL, "--steps=400"),
+        cwd=folder, env=environment(), encoding="utf-8", stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT if errors_too else subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert "bottles.txt" in process.stdout.readline()
+    process.stdout.close()
+    errors = "" if process.stderr is None else process.stderr.read()
+    assert process.wait(timeout=60) == 141
+    assert (folder / "runs/bottles-1/checkpoint/step-00000400").is_dir()
+    if process.stderr is not None:
+        process.stderr.close()
+        first, last = errors.splitlines()
+        assert "can no longer be written (Broken pipe); training goes on unseen" in first
+        assert "tinygrad-edu sample runs/bottles-1" in last
+
+
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
 def test_ctrl_c_saves_and_says_how_to_go_on(folder: Path) -> None:
     process = subprocess.Popen(
@@ -127,6 +149,16 @@ def test_ctrl_c_saves_and_says_how_to_go_on(folder: Path) -> None:
         (["train", "--config=odd.toml", "--resume=x"], "--resume and --config were both given"),
         (["sample", "nowhere", "hello"], "nowhere is not a run folder"),
         (["train", "--corpus=bottles.txt", "--run=bottles.txt/x"], "Not a directory"),
+        (["train", "--resume=done", "--run=other"], "--run other was given with --resume done"),
+        (["train", "--resume=done", "--minutes=3"], "--minutes was given with --resume"),
+        (["train", "--resume=done", "--steps=2"], "made 3 steps already, more than --steps 2"),
+        (["train", "--resume=done", "--seed=2"], "--seed was 1 when the run was started"),
+        (["train", "--resume=done", "--no-bias"], "--bias was true when the run was started"),
+        (["sample", "done", "10", "--seed=-1"], "the seed is -1; it must be 0 or more"),
+        (["sample", "done", "10", "--top-k=-1"], "top_k is -1; it must be 1 or more, or 0"),
+        (["sample", "done", "10", "--temperature=-1"], "the temperature is -1.0; it must be 0"),
+        (["sample", "done", "10", "--max-new-tokens=-1"], "max_new_tokens is -1; it must be 0"),
+        (["sample", "done", "Ω"], "'Ω' (U+03A9, GREEK CAPITAL LETTER OMEGA)"),
         (["demo", "4711"], "there is no demo 4711"),
     ],
 )
@@ -137,6 +169,9 @@ def test_a_mistake_is_told_in_one_line(
     (folder / "latin.txt").write_bytes("café\n".encode("latin-1") * 99)
     (folder / "same.txt").write_bytes(b"a" * 999)
     (folder / "odd.toml").write_text("stepz = 3\n")
+    if any("done" in argument for argument in arguments):
+        assert main(["train", "--corpus=bottles.txt", *SMALL, "--steps=3", "--run=done"]) == 0
+        capsys.readouterr()
     assert main(arguments) == 2
     captured = capsys.readouterr()
     assert captured.err.startswith("tinygrad-edu: ")
@@ -204,13 +239,53 @@ def test_options_come_from_a_config_file_and_the_line_replaces_them(
     assert first.replace("steps = 12", "steps = 6", 1) == second
 
 
-def test_a_prompt_with_an_unknown_symbol_is_told_in_one_line(
+def test_a_model_that_cannot_write_prints_no_prompt(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    from tinygrad_edu.lm import checkpoint
+
     main(["train", "--corpus=bottles.txt", *SMALL])
+    path = folder / "runs" / "bottles-1" / "model.safetensors"
+    weights = checkpoint.read_arrays(path)
+    checkpoint.write_arrays(path, {name: array * np.nan for name, array in weights.items()})
     capsys.readouterr()
-    assert main(["sample", "runs/bottles-1", "Ω"]) == 2
-    assert "Ω" in capsys.readouterr().err
+    assert main(["sample", "runs/bottles-1", "10"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "not all finite" in captured.err
+
+
+@pytest.mark.parametrize("reason", ["", "Unable to allocate 175. TiB for an array"])
+def test_too_little_memory_is_told_in_one_line_and_leaves_no_folder(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    from tinygrad_edu.lm import learner
+
+    def none_left(*arguments: object) -> None:
+        raise MemoryError(reason)
+
+    monkeypatch.setattr(learner, "GPT", none_left)
+    assert main(["train", "--corpus=bottles.txt", *SMALL]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("tinygrad-edu: out of memory")
+    assert captured.err.count("\n") == 1
+    assert reason in captured.err and "()" not in captured.err and "--batch-size" in captured.err
+    assert not (folder / "runs").exists()
+
+
+def test_a_sample_that_cannot_be_drawn_while_training_is_code_1(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(
+        ["train", "--corpus=bottles.txt", *SMALL, "--learning-rate=1e30", "--warmup-steps=3",
+         "--validation-interval=1", "--validation-fraction=0"]
+    )  # fmt: skip
+    assert code == 1
+    errors = capsys.readouterr().err
+    assert errors.count("\n") == 1
+    for words in ("after step 1", "learning rate 2.5e+29", "gradient norm", "logits of a sample"):
+        assert words in errors
 
 
 def test_info_says_what_computes(capsys: pytest.CaptureFixture[str]) -> None:

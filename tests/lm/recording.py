@@ -13,6 +13,10 @@ from tinygrad_edu import lm
 from tinygrad_edu.lm.checkpoint import Checkpoint
 
 
+class Killed(BaseException):
+    """Ends a run as the death of its process would."""
+
+
 class Recorder(lm.Reporter):
     """Keeps all it hears; may do something at a step."""
 
@@ -32,6 +36,9 @@ class Recorder(lm.Reporter):
 
     def validated(self, report: lm.ValidationReport) -> None:
         self.validations.append(report)
+
+    def stopping(self) -> None:
+        self.ended.append("stopping")
 
     def finished(self, result: lm.Result) -> None:
         self.ended.append("finished")

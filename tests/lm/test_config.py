@@ -102,3 +102,11 @@ def test_warm_up_never_fills_a_short_run() -> None:
     assert lm.TrainConfig(steps=2000).warmup == 100
     assert lm.TrainConfig(steps=50).warmup == 5
     assert lm.TrainConfig(steps=50, warmup_steps=70).warmup == 70
+
+
+def test_paths_may_be_strings_and_one_text_needs_no_tuple(tmp_path: Path) -> None:
+    loose: Any = lm.TrainConfig
+    assert loose(corpus="a.txt", run="r") == lm.TrainConfig(corpus=("a.txt",), run=Path("r"))
+    assert loose(corpus=[Path("a.txt"), "b"]) == lm.TrainConfig(corpus=("a.txt", "b"))
+    (tmp_path / "c.toml").write_text("steps = 3")
+    assert lm.read_config_file(str(tmp_path / "c.toml")).steps == 3

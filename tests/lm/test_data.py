@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tinygrad_edu import lm
-from tinygrad_edu.lm.data import STREAMS, stream
+from tinygrad_edu.lm.data import STREAMS, stream, validation_windows
 
 TOKENS = np.arange(100)
 
@@ -52,6 +52,26 @@ def test_validation_reads_each_of_n_minus_1_pairs_once(n: int, block: int, batch
         for pair in zip(ids.ravel().tolist(), targets.ravel().tolist(), strict=True)
     ]
     assert seen == [(k, k + 1) for k in range(n - 1)]
+
+
+@given(st.integers(2, 300), st.integers(1, 12), st.integers(1, 7), st.integers(1, 300))
+def test_of_a_long_text_the_validation_reads_windows_spread_evenly(
+    n: int, block: int, batch_size: int, most: int
+) -> None:
+    windows = validation_windows(n, block, most)
+    batches = list(
+        lm.validation_batches(np.arange(n), block_size=block, batch_size=batch_size, max_pairs=most)
+    )
+    seen = np.concatenate([ids.ravel() for ids, _ in batches])
+    assert all((ids + 1 == targets).all() for ids, targets in batches)
+    assert len(set(seen.tolist())) == len(seen) == windows.pairs
+    if n - 1 <= most:
+        assert windows.pairs == n - 1
+    else:
+        assert windows.pairs <= max(most, block)
+        assert windows.pairs > min(most, n - 1) - block
+    gaps = np.diff(windows.starts) // block
+    assert len(gaps) == 0 or gaps.max() - gaps.min() <= 1
 
 
 def test_held_out_part_is_the_end() -> None:

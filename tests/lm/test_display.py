@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -42,10 +43,10 @@ def tell(reporter: lm.Reporter, result: lm.Result = RESULT) -> None:
     reporter.closed()
 
 
-def shown(*, terminal: bool, result: lm.Result = RESULT) -> str:
+def shown(*, terminal: bool, result: lm.Result = RESULT, width: int = 80) -> str:
     output = io.StringIO()
     console = Console(
-        file=output, width=80, force_terminal=terminal, color_system=None, highlight=False
+        file=output, width=width, force_terminal=terminal, color_system=None, highlight=False
     )
     tell(TerminalReporter(console), result)
     return output.getvalue()
@@ -79,8 +80,40 @@ def test_lines_of_a_terminal_fit_80_columns() -> None:
         assert len(visible) <= 80, visible
 
 
+def live_lines(width: int) -> list[str]:
+    found = shown(terminal=True, width=width).replace("\r", "\n").split("\n")
+    visible = [re.sub(r"\x1b\[[?\d]*\w", "", line).rstrip() for line in found]
+    return [line for line in visible if line.startswith("step 20,000/")]
+
+
+@pytest.mark.parametrize(
+    ("width", "line"),
+    [
+        (80, "step 20,000/20,000 ━━━━━━ loss 12.500  lr 1.0e-03  14,000 tokens/s  2:02:05 left"),
+        (70, "step 20,000/20,000 ━━━━━━━━ loss 12.500  14,000 tokens/s  2:02:05 left"),
+        (46, "step 20,000/20,000 loss 12.500  2:02:05 left"),
+        (40, "step 20,000/20,000 ━━━━━━━━ 2:02:05 left"),
+        (31, "step 20,000/20,000 2:02:05 left"),
+    ],
+)
+def test_step_count_and_time_left_stay_on_a_narrow_terminal(width: int, line: str) -> None:
+    assert live_lines(width)[-1] == line
+
+
+def test_lines_of_a_file_end_in_no_spaces() -> None:
+    for line in shown(terminal=False).splitlines():
+        assert line == line.rstrip(), line
+
+
 def test_a_file_gets_no_control_sequences() -> None:
     assert "\x1b" not in shown(terminal=False)
+
+
+def test_ctrl_c_is_answered_before_the_run_ends() -> None:
+    output = io.StringIO()
+    TerminalReporter(Console(file=output, width=80)).stopping()
+    assert output.getvalue().startswith("Stopping: ")
+    assert len(output.getvalue().rstrip("\n")) <= 80
 
 
 def test_an_interrupted_run_says_how_to_go_on() -> None:

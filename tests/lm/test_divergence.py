@@ -1,16 +1,18 @@
-"""Training that produces numbers that are not finite: it stops, says so, and keeps what was good."""
+"""Training whose numbers are no longer finite: it stops, says so, and keeps what was good."""
 
 from __future__ import annotations
 
+import contextlib
 import math
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-
 from lm.recording import Recorder, rows
+
 from tinygrad_edu import lm
 from tinygrad_edu.lm.checkpoint import load_checkpoint
 from tinygrad_edu.lm.learner import Learner
@@ -87,12 +89,10 @@ def test_a_model_that_diverged_never_replaces_one_that_did_not(
 
 
 def test_ctrl_c_saves_no_model_that_diverged(make_config: MakeConfig) -> None:
-    import signal
-
     ctrl_c = Recorder({1: lambda: signal.raise_signal(signal.SIGINT)})
     with pytest.raises(lm.DivergenceError, match="keeps the checkpoint of step 0"):
         lm.train(make_config(learning_rate=1e30, warmup_steps=3, sample_length=0), ctrl_c)
-    assert ctrl_c.ended == ["closed"]
+    assert ctrl_c.ended == ["stopping", "closed"]
 
 
 def test_a_validation_loss_that_is_no_number_says_what_led_to_it(make_config: MakeConfig) -> None:
@@ -130,16 +130,14 @@ def test_minutes_are_measured_on_a_training_that_diverges(make_config: MakeConfi
 
 @pytest.mark.parametrize("learning_rate", [1e5, 1e30, 1e300])
 @pytest.mark.parametrize("clip_norm", [0.0, 1.0])
-def test_a_learning_rate_beyond_reason_ends_in_a_sentence(
+def test_a_learning_rate_beyond_reason_leaves_a_model_with_a_finite_loss(
     make_config: MakeConfig, learning_rate: float, clip_norm: float
 ) -> None:
     config = make_config(
         steps=200, learning_rate=learning_rate, clip_norm=clip_norm, warmup_steps=0
     )
-    try:
+    with contextlib.suppress(lm.DivergenceError):
         lm.train(config)
-    except lm.DivergenceError as error:
-        assert "try a lower --learning-rate" in str(error)
     assert config.run is not None
     assert math.isfinite(kept_loss(config.run))
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -183,3 +185,23 @@ def test_fused_and_unfused_models_agree(model: lm.GPT, batch: tuple[np.ndarray, 
     assert fused.item() == pytest.approx(reference.item(), rel=1e-5)
     for kernel, parameter in zip(gradients, model.parameters(), strict=True):
         np.testing.assert_allclose(kernel, parameter.grad.numpy(), rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "words"),
+    [
+        ({"num_layers": 0}, "num_layers=0; it must be 1 or more"),
+        ({"vocab_size": 0}, "vocab_size=0; it must be 1 or more"),
+        ({"num_heads": 3}, "embed_dim=16 and num_heads=3"),
+        ({"dropout": 1.0}, "dropout=1.0; it must be 0 or more and less than 1"),
+    ],
+)
+def test_sizes_that_no_gpt_has_are_refused(sizes: dict[str, Any], words: str) -> None:
+    with pytest.raises(lm.ConfigError, match=words):
+        dataclasses.replace(SMALL, **sizes)
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_text_without_a_pair_cannot_be_evaluated(model: lm.GPT, count: int) -> None:
+    with pytest.raises(lm.TextError, match=f"was given {count} of the 2 tokens"):
+        lm.evaluate(model, np.zeros(count, dtype=np.int64), batch_size=4)

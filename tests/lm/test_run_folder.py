@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from lm.recording import Killed
 
 from tinygrad_edu import lm, text
-from tinygrad_edu.lm import checkpoint
+from tinygrad_edu.lm import checkpoint, material
 from tinygrad_edu.lm.checkpoint import join_state, load_checkpoint, split_state
 
 MakeConfig = Callable[..., lm.TrainConfig]
@@ -60,11 +63,60 @@ def test_a_checkpoint_is_whole_or_absent(
     monkeypatch.setattr(checkpoint, "write_atomically", fail)
     with pytest.raises(OSError, match="no space"):
         checkpoint.save_checkpoint(
-            run, before.weights, before.optimizer, checkpoint.Progress(99, 1, 0.0, "", 0, 0)
+            run, before.weights, before.optimizer, replace(before.progress, step=99)
         )
     monkeypatch.undo()
     assert load_checkpoint(run).progress == before.progress
     assert (run / "model.safetensors").read_bytes() == weights
+
+
+@pytest.mark.parametrize("killed_at", ["state.json", "model.safetensors"])
+def test_saving_a_step_again_never_removes_its_only_copy(
+    run: Path, monkeypatch: pytest.MonkeyPatch, killed_at: str
+) -> None:
+    before = load_checkpoint(run)
+    again = {name: array + 1 for name, array in before.weights.items()}
+    write, rename = checkpoint.write_atomically, os.replace
+
+    def fail(path: Path, content: str | bytes) -> None:
+        if path == run / killed_at or path.name == killed_at == "state.json":
+            raise Killed
+        write(path, content)
+
+    def watched(source: Path, target: Path) -> None:
+        assert load_checkpoint(run).progress == before.progress
+        rename(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "write_atomically", fail)
+        patch.setattr(os, "replace", watched)
+        with pytest.raises(Killed):
+            checkpoint.save_checkpoint(run, again, before.optimizer, before.progress)
+    kept = load_checkpoint(run).weights
+    expected = before.weights if killed_at == "state.json" else again
+    assert all((kept[name] == expected[name]).all() for name in kept)
+
+    checkpoint.save_checkpoint(run, again, before.optimizer, before.progress)
+    assert len(list((run / "checkpoint").iterdir())) == 1
+    kept = load_checkpoint(run).weights
+    assert all((kept[name] == again[name]).all() for name in kept)
+
+
+def test_an_optimizer_state_without_an_array_is_refused(make_config: MakeConfig, run: Path) -> None:
+    path = run / "checkpoint" / "step-00000008" / "optimizer.safetensors"
+    arrays = checkpoint.read_arrays(path)
+    name, array = arrays.popitem()
+    checkpoint.write_arrays(path, arrays)
+    with pytest.raises(lm.RunError, match=rf"optimizer\.safetensors lacks '{name}'"):
+        lm.resume(run, make_config(steps=9))
+    checkpoint.write_arrays(path, {**arrays, name: np.zeros((3, 3))})
+    with pytest.raises(lm.RunError, match=r"does not fit its options.*\(3, 3\)"):
+        lm.resume(run, make_config(steps=9))
+    checkpoint.write_arrays(path, {**arrays, name: array})
+    weights = path.with_name("model.safetensors")
+    checkpoint.write_arrays(weights, {"other": array})
+    with pytest.raises(lm.RunError, match=r"does not fit its options.*other"):
+        lm.resume(run, make_config(steps=9))
 
 
 def test_the_weights_beside_the_config_are_those_of_the_checkpoint(run: Path) -> None:
@@ -84,15 +136,15 @@ def test_damaged_files_are_named(run: Path) -> None:
     (run / "model.safetensors").write_bytes(b"\x05" * 40)
     with pytest.raises(lm.RunError, match=r"model\.safetensors is not a whole safetensors file"):
         lm.load_trained(run)
-    (run / "model.safetensors").unlink()
-    with pytest.raises(lm.RunError, match=r"model\.safetensors is missing"):
-        lm.load_trained(run)
     (run / "checkpoint" / "step-00000008" / "state.json").write_text("{")
     with pytest.raises(lm.RunError, match=r"state\.json is missing or damaged"):
         load_checkpoint(run)
     shutil.rmtree(run / "checkpoint")
     with pytest.raises(lm.RunError, match="no checkpoint"):
         lm.resume(run)
+    (run / "model.safetensors").unlink()
+    with pytest.raises(lm.RunError, match=r"model\.safetensors is missing"):
+        lm.load_trained(run)
 
 
 def test_weights_of_another_model_are_refused(run: Path) -> None:
@@ -114,3 +166,34 @@ def test_a_trained_model_writes_the_same_for_the_same_seed(run: Path) -> None:
 def test_a_prompt_with_unknown_symbols_names_them(run: Path) -> None:
     with pytest.raises(text.TokenizerError, match="Ω"):
         "".join(lm.load_trained(run).write("the Ω", 5))
+
+
+def test_a_run_folder_may_be_a_string(run: Path, make_config: MakeConfig) -> None:
+    assert lm.read_config(str(run)).steps == 8
+    assert lm.load_trained(str(run)).config.steps == 8
+    assert lm.resume(str(run), make_config(run=str(run), steps=9)).step == 9
+
+
+@pytest.mark.parametrize("content", ["the cat\n", "zebra crossing"])
+def test_samples_of_training_and_an_empty_prompt_begin_alike(
+    make_config: MakeConfig, tmp_path: Path, content: str
+) -> None:
+    (tmp_path / "t.txt").write_text(content * 40)
+    config = make_config(corpus=(str(tmp_path / "t.txt"),), steps=0)
+    trained = lm.load_trained(lm.train(config).run)
+    assert material.opening(trained.tokenizer) == ("\n" if "\n" in content else " ")
+    begun = trained.tokenizer.decode([material.read_material(config).opening])
+    assert "".join(trained.write("", 20)) == "".join(trained.write(begun, 20))
+
+
+def test_options_of_writing_are_checked_before_the_first_symbol(run: Path) -> None:
+    trained = lm.load_trained(run)
+    for options, words in (
+        ({"seed": -1}, "seed is -1"),
+        ({"temperature": -1.0}, "temperature is -1.0"),
+        ({"top_k": -1}, "top_k is -1"),
+    ):
+        with pytest.raises(lm.SamplingError, match=words):
+            trained.write("the ", 30, **options)
+    with pytest.raises(text.TokenizerError, match="Ω"):
+        trained.write("Ω", 30)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import tinygrad_edu as tg
 from tinygrad_edu import lm
 
 LOGITS = np.array([[0.0, 1.0, 2.0, 2.0, -1.0]])
@@ -86,3 +89,19 @@ def test_empty_prompt_and_negative_length_are_refused() -> None:
     with pytest.raises(lm.SamplingError, match="max_new_tokens is -1"):
         model.generate([1], -1)
     assert model.generate([1], 0).tolist() == [1]
+    with pytest.raises(lm.SamplingError, match="max_new_tokens is -1"):
+        model.stream(np.array([[1]]), -1)  # at once, not when the first token is asked for
+
+
+@pytest.mark.parametrize("ids", [[1.7], [1.0], [True], ["a"], [[[1]]]])
+def test_a_prompt_that_is_no_ids_is_refused(ids: list[Any]) -> None:
+    model = lm.GPT(lm.GPTConfig(5, block_size=4, num_layers=1, num_heads=1, embed_dim=4))
+    with pytest.raises(lm.SamplingError, match=r"give integer ids of shape \(T,\) or \(B, T\)"):
+        model.generate(ids, 3)
+
+
+def test_ids_may_be_small_integers_or_a_tensor() -> None:
+    model = lm.GPT(lm.GPTConfig(5, block_size=4, num_layers=1, num_heads=1, embed_dim=4))
+    for ids in (np.array([1, 2], dtype=np.uint8), tg.tensor([1, 2], dtype=int), [1, 2]):
+        assert model.generate(ids, 3, temperature=0)[:2].tolist() == [1, 2]
+        assert model.generate(ids, 3).shape == (5,)

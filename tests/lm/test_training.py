@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from lm.recording import Recorder, rows, untimed
 
-from lm.recording import Recorder, assert_same, rows, untimed
 from tinygrad_edu import lm, text
-from tinygrad_edu.lm.checkpoint import load_checkpoint
-from tinygrad_edu.lm.trainer import CHANGEABLE
+from tinygrad_edu.lm import session
 
 MakeConfig = Callable[..., lm.TrainConfig]
 
@@ -22,7 +22,7 @@ MakeConfig = Callable[..., lm.TrainConfig]
 def test_a_run_learns_and_its_folder_is_whole(make_config: MakeConfig) -> None:
     result = lm.train(make_config(steps=150, sample_length=20, validation_interval=50))
     assert sorted(path.name for path in result.run.iterdir()) == [
-        "checkpoint", "config.toml", "metrics.jsonl", "model.safetensors", "samples.txt",
+        ".lock", "checkpoint", "config.toml", "metrics.jsonl", "model.safetensors", "samples.txt",
         "tokenizer.json",
     ]  # fmt: skip
     validation = [row["validation_loss"] for row in rows(result.run) if "validation_loss" in row]
@@ -43,6 +43,28 @@ def test_the_plan_counts_right(make_config: MakeConfig) -> None:
     assert plan.epochs == pytest.approx(8 * 32 / 1800)
     assert all(len(f"{heading:<8}{said}") <= 80 for heading, said in plan.lines()[:-1])
     assert recorder.ended == ["finished", "closed"]
+
+
+def test_the_plan_says_how_much_of_a_long_held_out_part_a_validation_reads(
+    make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    evaluate = session.evaluate
+
+    def noted(*arguments: Any, **options: Any) -> lm.Evaluation:
+        found = evaluate(*arguments, **options)
+        read.append(found.tokens)
+        return found
+
+    monkeypatch.setattr(session, "evaluate", noted)
+    recorder = Recorder()
+    lm.train(make_config(max_validation_tokens=50), recorder)
+    assert read == [48, 48, 48], "six whole windows of 8"
+    said = dict(recorder.plans[0].lines())["tokens"]
+    assert said == "1,800 to train on, 200 held out; a validation reads 48"
+    lm.train(make_config(max_validation_tokens=0, run=make_config().run / "b"), recorder)
+    assert read[3:] == [199, 199, 199]
+    assert dict(recorder.plans[1].lines())["tokens"] == "1,800 to train on, 200 held out"
 
 
 def test_same_seed_same_bits_and_another_seed_others(
@@ -85,57 +107,59 @@ def test_validating_twice_gives_the_same_number_and_moves_nothing(tiny_text: str
         np.testing.assert_array_equal(value.numpy(), before[name])
 
 
-@pytest.mark.parametrize("stop", [3, 4, 6])
-def test_interrupted_and_resumed_equals_uninterrupted(
-    make_config: MakeConfig, tmp_path: Path, stop: int
-) -> None:
-    whole = lm.train(make_config(run=tmp_path / "whole", dropout=0.1)).run
-    ctrl_c = Recorder({stop: lambda: signal.raise_signal(signal.SIGINT)})
-    first = lm.train(make_config(run=tmp_path / "parts", dropout=0.1), ctrl_c)
-    assert first.interrupted
-    assert first.step == stop
-    seconds_then = load_checkpoint(first.run).progress.seconds
-    second = lm.resume(first.run)
-    assert not second.interrupted
-    assert second.seconds > seconds_then > 0
-    assert_same(load_checkpoint(whole), load_checkpoint(second.run))
-    assert untimed(whole) == untimed(second.run)
-    assert (whole / "samples.txt").read_text() == (second.run / "samples.txt").read_text()
-
-
-def test_a_killed_run_resumes_from_its_checkpoint_with_the_later_logs_cut(
-    make_config: MakeConfig, tmp_path: Path
-) -> None:
-    class Killed(BaseException):
-        pass
-
-    def kill() -> None:
-        raise Killed
-
-    whole = lm.train(make_config(run=tmp_path / "whole")).run
-    killed = Recorder({7: kill})
-    with pytest.raises(Killed):
-        lm.train(make_config(run=tmp_path / "parts"), killed)
-    assert killed.ended == ["closed"]
-    run = tmp_path / "parts"
-    assert rows(run)[-1]["step"] == 7
-    with open(run / "metrics.jsonl", "a") as file:
-        file.write('{"step": 8, "lo')
-    (run / "checkpoint" / ".step-00000008.1.partial").mkdir()
-    resumed = Recorder()
-    lm.resume(run, reporter=resumed)
-    assert [report.step for report in resumed.steps] == [5, 6, 7, 8]
-    assert untimed(run) == untimed(whole)
-    assert [path.name for path in (run / "checkpoint").iterdir()] == ["step-00000008"]
-    assert_same(load_checkpoint(whole), load_checkpoint(run))
-
-
 def test_the_handler_of_ctrl_c_is_given_back(make_config: MakeConfig) -> None:
     before = signal.getsignal(signal.SIGINT)
     lm.train(make_config(steps=1))
     assert signal.getsignal(signal.SIGINT) is before
 
 
+@pytest.mark.parametrize("where", ["a batch", "a sample"])
+def test_ctrl_c_in_a_validation_is_told_at_once_and_the_validation_finished(
+    make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, where: str
+) -> None:
+    whole = lm.train(make_config(run=tmp_path / "whole")).run
+    heard: list[str] = []
+
+    class Listener(Recorder):
+        def stopping(self) -> None:
+            heard.append("stopping")
+
+        def validated(self, report: lm.ValidationReport) -> None:
+            heard.append("validated")
+
+    def pressed(method: Any, times: int) -> Any:
+        def call(*arguments: Any) -> Any:
+            heard.append("called")
+            if heard.count("called") == times:
+                signal.raise_signal(signal.SIGINT)
+            return method(*arguments)
+
+        return call
+
+    if where == "a batch":
+        monkeypatch.setattr(lm.GPT, "loss", pressed(lm.GPT.loss, 3))
+    else:
+        monkeypatch.setattr(lm.GPT, "next_logits", pressed(lm.GPT.next_logits, 3))
+    run = tmp_path / "run"
+    result = lm.train(make_config(), Listener())
+    assert (result.interrupted, result.step) == (True, 0)
+    before = heard.index("stopping")
+    assert heard[before - 1 : before + 2] == ["called", "stopping", "called"]
+    assert heard.count("validated") == heard.count("stopping") == 1
+    monkeypatch.undo()
+    lm.resume(run)
+    assert untimed(run) == untimed(whole)
+
+
+@pytest.fixture
+def python_handles_ctrl_c() -> Iterator[None]:
+    """Even where the tests run in the background, which has SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("python_handles_ctrl_c")
 def test_a_second_ctrl_c_aborts(make_config: MakeConfig) -> None:
     def twice() -> None:
         signal.raise_signal(signal.SIGINT)
@@ -151,27 +175,6 @@ def test_training_works_outside_the_main_thread(make_config: MakeConfig) -> None
     thread.start()
     thread.join()
     assert results[0].step == 2
-
-
-def test_a_run_can_be_made_longer(make_config: MakeConfig) -> None:
-    run = lm.train(make_config(steps=2)).run
-    with pytest.raises(lm.RunError, match=r"all its 2 steps.*larger --steps"):
-        lm.resume(run)
-    result = lm.resume(run, make_config(steps=5))
-    assert result.step == 5
-    assert lm.read_config(run).steps == 5
-
-
-def test_resuming_cannot_change_the_model_or_the_text(
-    make_config: MakeConfig, text_file: Path
-) -> None:
-    run = lm.train(make_config(steps=2)).run
-    assert "embed_dim" not in CHANGEABLE
-    with pytest.raises(lm.ConfigError, match=r"--embed-dim was 16 .* cannot become 32"):
-        lm.resume(run, make_config(steps=4, embed_dim=32))
-    text_file.write_text(text_file.read_text() + "more")
-    with pytest.raises(lm.RunError, match="not the text"):
-        lm.resume(run, make_config(steps=4))
 
 
 @pytest.mark.parametrize("steps", [0, 1, 3])

@@ -327,6 +327,7 @@ def test_the_default_dtype_and_an_explicit_one() -> None:
         (lambda: nn.LayerNorm(0), "=0"),
         (lambda: nn.LayerNorm(()), "normalized_shape="),
         (lambda: nn.Dropout(1.5), r"p=1\.5"),
+        (lambda: nn.Dropout(1.0), r"p=1\.0, expected a probability of at least 0 and below 1"),
         (lambda: nn.GELU("erf"), "approximate='erf'"),
         (lambda: nn.MLP(2, 2, activation="swish"), "activation='swish'.*gelu"),
         (lambda: nn.MultiHeadAttention(6, 4), "embed_dim=6 and num_heads=4"),

@@ -22,7 +22,8 @@ OURS = ("tinygrad_edu.lm.", "tinygrad_edu.text.", "tinygrad_edu.demos")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv`, by default the process's own; gives the exit code.
 
-    0 done, 1 training diverged, 2 bad input, 130 ended by Ctrl-C (a training run is saved first).
+    0 done, 1 training diverged, 2 bad input, 130 ended by Ctrl-C (a training run is saved first),
+    141 trained to the end while nobody read the output any more.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     _never_fail_to_print()
@@ -38,6 +39,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read our output, `head` say, has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FINISHED
+    except MemoryError as error:
+        reason = f" ({error})" if str(error) else ""
+        print(
+            f"{PROGRAM}: out of memory{reason}; train with a smaller --batch-size, --block-size "
+            "or --embed-dim",
+            file=sys.stderr,
+        )
+        return BAD_INPUT
     except OSError as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return BAD_INPUT

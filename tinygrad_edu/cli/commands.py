@@ -13,8 +13,8 @@ import tyro
 
 from tinygrad_edu import lm
 
-FINISHED, DIVERGED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
-"""Exit codes; 130 is what shells report for a program ended by Ctrl-C."""
+FINISHED, DIVERGED, BAD_INPUT, INTERRUPTED, UNSEEN = 0, 1, 2, 130, 141
+"""Exit codes; 130 is what shells report for a program ended by Ctrl-C, 141 by a closed pipe."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,8 @@ class Train:
     """Train a small language model on text, into a run folder under runs/.
 
     Without options it learns Python's own documentation, in about two minutes.
+
+    Ctrl-C saves the run. With its output closed (`| head`) it goes on: code 141.
 
     Attributes:
         resume: go on with the run in this folder, with its options; those given here replace them.
@@ -45,7 +47,7 @@ class Train:
         return lm.TrainConfig()
 
     def run(self) -> int:
-        """Train, shown in the terminal."""
+        """Train, shown in the terminal; where that is closed, to the end nevertheless."""
         from tinygrad_edu.lm.display import TerminalReporter
 
         reporter = TerminalReporter()
@@ -53,7 +55,9 @@ class Train:
             result = lm.resume(self.resume, self.options, reporter)
         else:
             result = lm.train(self.options, reporter)
-        return INTERRUPTED if result.interrupted else FINISHED
+        if result.interrupted:
+            return INTERRUPTED
+        return UNSEEN if reporter.lost else FINISHED
 
 
 @dataclass(frozen=True)
@@ -77,14 +81,15 @@ class Sample:
     seed: int = 1
 
     def run(self) -> int:
-        """Print the prompt and what follows, as it comes."""
+        """Print the prompt and what follows, as it comes; nothing where either is refused."""
         from tinygrad_edu.lm.display import printable
 
         trained = lm.load_trained(self.run_folder)
         pieces = trained.write(
             self.prompt, self.max_new_tokens, self.temperature, self.top_k, self.seed
         )
-        print(printable(self.prompt), end="", flush=True)
+        first = next(pieces, "")
+        print(printable(self.prompt + first), end="", flush=True)
         for piece in pieces:
             print(printable(piece), end="", flush=True)
         print()

@@ -6,6 +6,7 @@
     metrics.jsonl       one JSON object a step, and one a validation
     samples.txt         what the model wrote at each validation
     checkpoint/step-N/  all that is needed to go on as if nothing had happened
+    .lock               held by the process that trains (`lm.lock`)
 
 A checkpoint is a folder of its own, written under a temporary name, synced and renamed: weights and
 optimizer state in it always belong to the same step, whenever the machine goes down.
@@ -13,11 +14,13 @@ optimizer state in it always belong to the same step, whenever the machine goes 
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,11 +32,12 @@ from tinygrad_edu.backend import is_array, namespace_of
 from tinygrad_edu.files import sync_folder, write_atomically
 from tinygrad_edu.lm.config import TrainConfig, read_config_file, to_toml
 from tinygrad_edu.lm.errors import RunError
+from tinygrad_edu.lm.lock import LOCK, held
 
 CONFIG, TOKENIZER, MODEL = "config.toml", "tokenizer.json", "model.safetensors"
 METRICS, SAMPLES, CHECKPOINTS = "metrics.jsonl", "samples.txt", "checkpoint"
 OPTIMIZER, STATE = "optimizer.safetensors", "state.json"
-_STEP_FOLDER = re.compile(r"step-(\d+)")
+_STEP_FOLDER = re.compile(r"step-(\d+)(?:-(\d+))?")
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -43,22 +47,26 @@ class Progress:
     """How far a run has come.
 
     All randomness is drawn from streams that are functions of `(seed, step)` (`lm.data.stream`), so
-    these two numbers are the whole random state.
+    the step, and the seed among the options, are the whole random state.
 
     Attributes:
         step: updates made.
-        seed: of the run.
         seconds: spent on them, over all resumptions.
         text_sha256: of the text, to notice that it has changed.
+        options: those that cannot change (`config.fixed_options`), to notice that they have.
         metrics_bytes, samples_bytes: lengths of the two logs at this step.
+        loss: the training loss of the last step; None before the first.
+        validation_loss: the last one measured, or None.
     """
 
     step: int
-    seed: int
     seconds: float
     text_sha256: str
+    options: dict[str, Any]
     metrics_bytes: int
     samples_bytes: int
+    loss: float | None
+    validation_loss: float | None
 
 
 @dataclass(frozen=True)
@@ -70,30 +78,46 @@ class Checkpoint:
     progress: Progress
 
 
-def create_run(config: TrainConfig, name: str) -> Path:
-    """Make the folder of a new run: `config.run`, or the next free `runs/NAME-K`.
+@contextlib.contextmanager
+def new_run(config: TrainConfig, name: str) -> Iterator[Path]:
+    """Make the folder of a new run, and hold it: `config.run`, or the next free `runs/NAME-K`.
 
     `name` is that of the text, of which what a folder's name can well have is kept.
 
     Raises:
-        RunError: the folder given already holds something.
+        RunError: the folder given already holds something, or another process trains in it.
     """
     if config.run is None:
-        number = 1
-        stem = re.sub(r"[^\w-]+", "-", Path(name).stem).strip("-") or "run"
-        while (folder := Path("runs") / f"{stem}-{number}").exists():
-            number += 1
+        folder = _next_folder(name)
     else:
         folder = config.run
-        if (folder / CONFIG).exists():
-            raise RunError(
-                f"{folder} already holds a run; go on with it with --resume {folder}, "
-                "or give another folder with --run"
-            )
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise RunError(f"{folder} exists and is not an empty folder; give another with --run")
-    folder.mkdir(parents=True, exist_ok=True)
+        _check_free(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+    with held(folder):
+        _check_free(folder)  # between the check above and the lock another run may have come
+        yield folder
+
+
+def _next_folder(name: str) -> Path:
+    stem = re.sub(r"[^\w-]+", "-", Path(name).stem).strip("-") or "run"
+    for number in itertools.count(1):
+        folder = Path("runs") / f"{stem}-{number}"
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir(parents=True)
+            break
     return folder
+
+
+def _check_free(folder: Path) -> None:
+    if (folder / CONFIG).exists():
+        raise RunError(
+            f"{folder} already holds a run; go on with it with --resume {folder}, "
+            "or give another folder with --run"
+        )
+    if folder.exists() and (
+        not folder.is_dir() or any(entry.name != LOCK for entry in folder.iterdir())
+    ):
+        raise RunError(f"{folder} exists and is not an empty folder; give another with --run")
 
 
 def write_config(run: Path, config: TrainConfig) -> None:
@@ -101,14 +125,14 @@ def write_config(run: Path, config: TrainConfig) -> None:
     write_atomically(run / CONFIG, to_toml(replace(config, run=None)))
 
 
-def read_config(run: Path) -> TrainConfig:
+def read_config(run: str | Path) -> TrainConfig:
     """The options the run was started with.
 
     Raises:
         RunError: there is no run in that folder.
         ConfigError: its config.toml cannot be read as one.
     """
-    path = run / CONFIG
+    path = Path(run) / CONFIG
     if not path.is_file():
         raise RunError(f"{run} is not a run folder: it has no {CONFIG}; give the folder of a run")
     return read_config_file(path)
@@ -146,10 +170,16 @@ def save_checkpoint(
     optimizer: Mapping[str, Any],
     progress: Progress,
 ) -> None:
-    """Write a checkpoint, then `model.safetensors`, then drop the checkpoints before it."""
+    """Write a checkpoint, then `model.safetensors`, then drop the checkpoints before it.
+
+    One of the same step, too, is dropped only when the new one is there, under the name
+    `step-N-2`: at no time is there none.
+    """
     parent = run / CHECKPOINTS
     parent.mkdir(exist_ok=True)
-    final = parent / f"step-{progress.step:08d}"
+    name = f"step-{progress.step:08d}"
+    times = [time for step, time in _step_folders(run) if step == progress.step]
+    final = parent / (f"{name}-{max(times) + 1}" if times else name)
     partial = parent / f".{final.name}.{os.getpid()}.partial"
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
@@ -158,8 +188,6 @@ def save_checkpoint(
     write_arrays(partial / OPTIMIZER, arrays)
     state = {"progress": asdict(progress), "optimizer": plain}
     write_atomically(partial / STATE, json.dumps(state, indent=1) + "\n")
-    if final.exists():
-        shutil.rmtree(final)
     os.replace(partial, final)
     sync_folder(parent)
     write_arrays(run / MODEL, weights)
@@ -168,17 +196,27 @@ def save_checkpoint(
             shutil.rmtree(other)
 
 
+def begun(run: Path) -> bool:
+    """Whether a checkpoint was ever written; without one nothing was learnt that could be lost."""
+    return bool(_step_folders(run)) or (run / MODEL).exists()
+
+
+def _step_folders(run: Path) -> dict[tuple[int, int], Path]:
+    """Checkpoints by their step and, for one that was written again, which time."""
+    return {
+        (int(match[1]), int(match[2] or 1)): path
+        for path in (run / CHECKPOINTS).glob("step-*")
+        if (match := _STEP_FOLDER.fullmatch(path.name))
+    }
+
+
 def load_checkpoint(run: Path) -> Checkpoint:
     """The newest whole checkpoint of a run.
 
     Raises:
         RunError: there is none, or its files are damaged.
     """
-    folders = {
-        int(match[1]): path
-        for path in (run / CHECKPOINTS).glob("step-*")
-        if (match := _STEP_FOLDER.fullmatch(path.name))
-    }
+    folders = _step_folders(run)
     if not folders:
         raise RunError(f"{run} has no checkpoint to go on from; start a new run")
     folder = folders[max(folders)]
@@ -189,7 +227,14 @@ def load_checkpoint(run: Path) -> Checkpoint:
         plain = state["optimizer"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunError(f"{path} is missing or damaged ({error}); start a new run") from error
-    optimizer = join_state(read_arrays(folder / OPTIMIZER), plain)
+    arrays = read_arrays(folder / OPTIMIZER)
+    try:
+        optimizer = join_state(arrays, plain)
+    except KeyError as error:
+        raise RunError(
+            f"{folder / OPTIMIZER} lacks {error}, which {STATE} beside it names: the two are of "
+            "different checkpoints, or damaged; start a new run"
+        ) from error
     return Checkpoint(read_arrays(folder / MODEL), optimizer, progress)
 
 

@@ -37,7 +37,7 @@ class TrainConfig:
         bias: whether linear layers and norms have a bias.
         batch_size: windows of `block_size` tokens a step.
         steps: updates in all.
-        minutes: instead of `steps`: about how long to train, measured before the start.
+        minutes: about how long to train, measured before the start; it takes the place of `steps`.
         learning_rate: the highest one, reached after the warm-up.
         min_learning_rate: where the cosine ends; by default a tenth of `learning_rate`.
         warmup_steps: steps in which the learning rate climbs to its highest; by default 100, or a
@@ -47,6 +47,8 @@ class TrainConfig:
         clip_norm: the longest gradient that is used as it is; 0 never clips.
         validation_fraction: the share of the text, at its end, that is held out; 0 for none.
         validation_interval: steps from one validation, with a sample, to the next.
+        max_validation_tokens: of a longer held-out part a validation reads so many tokens, in
+            windows spread evenly over it; 0 reads all.
         checkpoint_interval: steps from one checkpoint to the next.
         sample_length: tokens of the sample at each validation; 0 for none.
         threads: threads of the array library; 0 leaves its own choice.
@@ -73,12 +75,19 @@ class TrainConfig:
     clip_norm: float = 1.0
     validation_fraction: float = 0.1
     validation_interval: int = 250
+    max_validation_tokens: int = 100_000
     checkpoint_interval: int = 250
     sample_length: int = 200
     threads: int = 0
     tune_allocator: bool = True
 
     def __post_init__(self) -> None:
+        """Take one path for several and a string for a path, as `text.load_corpus` does; check."""
+        given: Any = self.corpus
+        sources = (given,) if isinstance(given, str | Path) else given
+        object.__setattr__(self, "corpus", tuple(map(str, sources)))
+        if self.run is not None:
+            object.__setattr__(self, "run", Path(self.run))
         check(self)
 
     @property
@@ -92,6 +101,38 @@ class TrainConfig:
         if self.min_learning_rate is None:
             return self.learning_rate / 10
         return self.min_learning_rate
+
+
+CHANGEABLE = (
+    "corpus",
+    "run",
+    "steps",
+    "minutes",
+    "learning_rate",
+    "min_learning_rate",
+    "warmup_steps",
+    "clip_norm",
+    "validation_interval",
+    "max_validation_tokens",
+    "checkpoint_interval",
+    "sample_length",
+    "threads",
+    "tune_allocator",
+)
+"""Options that may differ when a run is resumed: none changes its batches or the weights' shapes.
+
+(The text may have another path; that it is the same text is seen from its sha256.)
+"""
+
+
+def fixed_options(config: TrainConfig) -> dict[str, Any]:
+    """The options that a run keeps for good, as JSON has them."""
+    values = {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in values.items()
+        if name not in CHANGEABLE
+    }
 
 
 Bounds = tuple[float, float]
@@ -115,6 +156,7 @@ _BOUNDS: dict[str, Bounds] = {
     "clip_norm": (0, _LARGEST),
     "validation_fraction": (0, math.nextafter(1, 0)),
     "validation_interval": (1, _LARGEST),
+    "max_validation_tokens": (0, _LARGEST),
     "checkpoint_interval": (1, _LARGEST),
     "sample_length": (0, _LARGEST),
     "threads": (0, _LARGEST),
@@ -153,6 +195,11 @@ def _words(bounds: Bounds) -> str:
 
 def _option(name: str) -> str:
     return "--" + name.replace("_", "-")
+
+
+def shown(value: Any) -> str:
+    """An option's value as config.toml and the command line have it, for a message."""
+    return _toml_value(tuple(value) if isinstance(value, list) else value)
 
 
 def to_toml(config: TrainConfig) -> str:
@@ -198,14 +245,14 @@ def from_toml(text: str, source: str = "the config") -> TrainConfig:
     return from_mapping(table, source)
 
 
-def read_config_file(path: Path) -> TrainConfig:
+def read_config_file(path: str | Path) -> TrainConfig:
     """The options in a TOML file.
 
     Raises:
         ConfigError: it cannot be read, or `from_toml` cannot make a config of it.
     """
     try:
-        content = path.read_text(encoding="utf-8")
+        content = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"the config {path} cannot be read: {error}") from error
     return from_toml(content, source=str(path))

@@ -2,7 +2,8 @@
 
 Both are pure functions. A training batch depends on the seed and the step only, so a resumed run
 reads exactly what an uninterrupted one would have read, and evaluating more often changes nothing.
-The validation reads the whole held-out part, each of its pairs once, in a fixed order.
+The validation reads the held-out part, each of its pairs once, in a fixed order; of a long one it
+reads windows spread evenly over it, the same at every validation.
 """
 
 from __future__ import annotations
@@ -77,19 +78,48 @@ def training_batch(
     return pairs(windows)
 
 
-def validation_batches(
-    tokens: Tokens, *, block_size: int, batch_size: int
-) -> Iterator[tuple[Tokens, Tokens]]:
-    """Every pair of `tokens` once: whole windows side by side, then what is left at the end.
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """What a validation reads of `length` tokens.
 
-    Windows follow one another without overlap, so n tokens give n-1 pairs in all. The last batch
-    may hold fewer windows, and the last window may be shorter; whoever averages weighs by tokens.
+    Attributes:
+        starts: where the windows of `block_size + 1` tokens begin.
+        tail: where what is left at the end begins, a shorter window; `length` where nothing is.
+        pairs: predictions in all of them.
     """
-    whole = (len(tokens) - 1) // block_size
-    for first in range(0, whole, batch_size):
-        starts = np.arange(first, min(first + batch_size, whole)) * block_size
+
+    starts: Tokens
+    tail: int
+    pairs: int
+
+
+def validation_windows(length: int, block_size: int, max_pairs: int = 0) -> Windows:
+    """Windows side by side without overlap, so that n tokens give n-1 pairs in all.
+
+    Where that is more than `max_pairs` (0: no limit), as many whole windows as fit into it, at
+    least one, spread evenly over the text.
+    """
+    whole = (length - 1) // block_size
+    if not max_pairs or length - 1 <= max_pairs or not whole:
+        return Windows(np.arange(whole) * block_size, whole * block_size, length - 1)
+    kept = min(whole, max(1, max_pairs // block_size))
+    starts = np.arange(kept) * whole // kept * block_size
+    return Windows(starts, length, kept * block_size)
+
+
+def validation_batches(
+    tokens: Tokens, *, block_size: int, batch_size: int, max_pairs: int = 0
+) -> Iterator[tuple[Tokens, Tokens]]:
+    """The pairs of `validation_windows`, each once, `batch_size` windows at a time.
+
+    The last batch may hold fewer windows, and the last window may be shorter; whoever averages
+    weighs by tokens.
+    """
+    windows = validation_windows(len(tokens), block_size, max_pairs)
+    for first in range(0, len(windows.starts), batch_size):
+        starts = windows.starts[first : first + batch_size]
         yield pairs(tokens[starts[:, None] + np.arange(block_size + 1)])
-    tail = tokens[whole * block_size :]
+    tail = tokens[windows.tail :]
     if len(tail) > 1:
         yield pairs(tail[None, :])
 

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 import tinygrad_edu as tg
 from tinygrad_edu import nn
+from tinygrad_edu.lm.errors import ConfigError
 from tinygrad_edu.lm.evaluation import evaluating
 from tinygrad_edu.lm.sampling import Ids, continuations
 from tinygrad_edu.nn import functional as F
@@ -41,6 +42,9 @@ class GPTConfig:
         embed_dim: C, the numbers that stand for one token.
         dropout: chance that an activation is zeroed while training.
         bias: whether linear layers and norms have a bias.
+
+    Raises:
+        ConfigError: sizes that no GPT can have.
     """
 
     vocab_size: int
@@ -50,6 +54,22 @@ class GPTConfig:
     embed_dim: int = 128
     dropout: float = 0.0
     bias: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("vocab_size", "block_size", "num_layers", "num_heads", "embed_dim"):
+            if getattr(self, name) < 1:
+                raise ConfigError(
+                    f"GPTConfig was given {name}={getattr(self, name)}; it must be 1 or more"
+                )
+        if self.embed_dim % self.num_heads:
+            raise ConfigError(
+                f"GPTConfig was given embed_dim={self.embed_dim} and num_heads={self.num_heads}; "
+                "the heads share the width evenly, so it must be a multiple of them"
+            )
+        if not 0 <= self.dropout < 1:
+            raise ConfigError(
+                f"GPTConfig was given dropout={self.dropout}; it must be 0 or more and less than 1"
+            )
 
 
 class GPT(nn.Module):
@@ -161,7 +181,7 @@ class GPT(nn.Module):
 
     def generate(
         self,
-        ids: Sequence[int] | Ids,
+        ids: Sequence[int] | Ids | tg.Tensor,
         max_new_tokens: int,
         temperature: float = 1.0,
         top_k: int | None = None,
@@ -173,9 +193,10 @@ class GPT(nn.Module):
         all). A prompt longer than the block is seen from its end. Keeps no graph, drops nothing.
 
         Raises:
-            SamplingError: an empty prompt, an option out of range, logits that are not finite.
+            SamplingError: an empty prompt or one that is no integer ids, an option out of range,
+                logits that are not finite.
         """
-        given = np.asarray(ids, dtype=np.int64)
+        given = np.asarray(ids.numpy() if isinstance(ids, tg.Tensor) else ids)
         start = np.atleast_2d(given)
         new = list(self.stream(start, max_new_tokens, temperature, top_k, generator))
         whole = np.concatenate([start, *(column[:, None] for column in new)], axis=1)

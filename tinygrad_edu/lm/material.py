@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from pathlib import Path
 
 from tinygrad_edu import text
 from tinygrad_edu.lm.config import TrainConfig
@@ -20,7 +21,18 @@ class Material:
     tokenizer: text.CharTokenizer
     split: Split
     opening: int
-    """The token that samples go on from: a line break where the text has one, else its first."""
+    """The id of the symbol that samples go on from."""
+
+
+def anchored(corpus: tuple[str, ...]) -> tuple[str, ...]:
+    """The same texts, as a config names them that may be read from another directory."""
+    known = text.corpus_names()
+    return tuple(source if source in known else str(Path(source).absolute()) for source in corpus)
+
+
+def opening(tokenizer: text.CharTokenizer) -> str:
+    """The symbol from which a text begins: a line break, or the first by code point without it."""
+    return "\n" if "\n" in tokenizer.symbols else tokenizer.symbols[0]
 
 
 def read_material(config: TrainConfig) -> Material:
@@ -29,12 +41,11 @@ def read_material(config: TrainConfig) -> Material:
     text.check_learnable(corpus)
     tokenizer = text.CharTokenizer.from_text(corpus.text)
     tokens = tokenizer.encode_array(corpus.text)
-    opening = "\n" if "\n" in tokenizer.symbols else corpus.text[0]
     return Material(
         name=corpus.name,
         characters=len(corpus.text),
         sha256=hashlib.sha256(corpus.text.encode("utf-8")).hexdigest(),
         tokenizer=tokenizer,
         split=split_tokens(tokens, config.block_size, config.validation_fraction),
-        opening=tokenizer.encode(opening)[0],
+        opening=tokenizer.encode(opening(tokenizer))[0],
     )

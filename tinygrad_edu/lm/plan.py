@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tinygrad_edu.lm.config import TrainConfig
+from tinygrad_edu.lm.data import validation_windows
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,8 @@ class Plan:
         training_tokens, validation_tokens: learnt from, and held out.
         parameters: numbers to be trained.
         allocator_tuned: whether glibc was told to keep freed memory.
+        changed_rate: where a resumed run has other options than before that change it, the learning
+            rate that its next step would have had, and the one it has.
     """
 
     config: TrainConfig
@@ -31,6 +34,7 @@ class Plan:
     validation_tokens: int
     parameters: int
     allocator_tuned: bool
+    changed_rate: tuple[float, float] | None = None
 
     @property
     def tokens_per_step(self) -> int:
@@ -54,7 +58,8 @@ class Plan:
             ("text", f"{self.text}: {self.characters:,} characters, {self.symbols} symbols"),
             (
                 "tokens",
-                f"{self.training_tokens:,} to train on, {self.validation_tokens:,} held out",
+                f"{self.training_tokens:,} to train on, {self.validation_tokens:,} held out"
+                + self._read_at_a_validation(),
             ),
             (
                 "model",
@@ -69,10 +74,23 @@ class Plan:
             ),
             ("plan", f"{counted(config.steps, 'step')}: {self.epochs:.2f} epochs"),
         ]
+        if self.changed_rate:
+            before, now = self.changed_rate
+            said = f"{now:.3g} now, not {before:.3g}: the schedule follows the new options"
+            lines.append(("rate", said))
         if self.allocator_tuned:
             lines.append(("memory", "glibc keeps freed blocks for the next step (mallopt)"))
         lines.append(("run", str(self.run)))
         return lines
+
+    def _read_at_a_validation(self) -> str:
+        """How much of the held-out part, where it is not all of it."""
+        config = self.config
+        windows = validation_windows(
+            self.validation_tokens, config.block_size, config.max_validation_tokens
+        )
+        partly = windows.pairs < self.validation_tokens - 1
+        return f"; a validation reads {windows.pairs:,}" if partly else ""
 
 
 def counted(number: int, noun: str) -> str:

@@ -80,6 +80,9 @@ class Reporter:
     def validated(self, report: ValidationReport) -> None:
         """After each validation."""
 
+    def stopping(self) -> None:
+        """At the first Ctrl-C: what was begun will be finished and saved."""
+
     def finished(self, result: Result) -> None:
         """At the end, except where an error ends it."""
 

@@ -26,6 +26,17 @@ def check_options(temperature: float, top_k: int | None, max_new_tokens: int = 0
         raise SamplingError(f"max_new_tokens is {max_new_tokens}; it must be 0 or more")
 
 
+def check_ids(ids: Ids) -> None:
+    """Raise `SamplingError` unless `ids` are integers (B, T), with a token to go on from."""
+    if ids.shape[-1] == 0:
+        raise SamplingError("the prompt is empty; give at least one token to go on from")
+    if ids.ndim != 2 or ids.dtype.kind not in "iu":
+        raise SamplingError(
+            f"the prompt has shape {ids.shape} and dtype {ids.dtype}; give integer ids of shape "
+            "(T,) or (B, T)"
+        )
+
+
 def next_token(
     logits: Logits,
     *,
@@ -73,13 +84,18 @@ def continuations(
     """Yield (B,) new ids, `max_new_tokens` times, each drawn given all that came before it.
 
     `predict` maps ids (B, T) to the logits (B, V) of the token after them; it is given the last
-    `block_size` tokens, which is as far as the model sees.
+    `block_size` tokens, which is as far as the model sees. What is given is checked at once, and
+    not when the first token is asked for.
     """
     check_options(temperature, top_k, max_new_tokens)
-    if ids.shape[-1] == 0:
-        raise SamplingError("the prompt is empty; give at least one token to go on from")
-    for _ in range(max_new_tokens):
-        ids = ids[:, -block_size:]
-        new = next_token(predict(ids), temperature=temperature, top_k=top_k, generator=generator)
-        yield new
-        ids = np.concatenate([ids, new[:, None]], axis=1)
+    check_ids(ids)
+
+    def draw(ids: Ids) -> Iterator[Ids]:
+        for _ in range(max_new_tokens):
+            ids = ids[:, -block_size:]
+            logits = predict(ids)
+            new = next_token(logits, temperature=temperature, top_k=top_k, generator=generator)
+            yield new
+            ids = np.concatenate([ids, new[:, None]], axis=1)
+
+    return draw(ids)

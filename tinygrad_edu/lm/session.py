@@ -13,16 +13,17 @@ import math
 import numpy as np
 
 from tinygrad_edu.lm import checkpoint
-from tinygrad_edu.lm.config import TrainConfig
+from tinygrad_edu.lm.config import TrainConfig, fixed_options
 from tinygrad_edu.lm.data import stream
-from tinygrad_edu.lm.errors import DivergenceError, SamplingError
-from tinygrad_edu.lm.evaluation import Evaluation, evaluate
+from tinygrad_edu.lm.errors import DivergenceError, RunError, SamplingError
+from tinygrad_edu.lm.evaluation import evaluate
 from tinygrad_edu.lm.interrupt import Interruption
 from tinygrad_edu.lm.learner import Gradient, Learner
 from tinygrad_edu.lm.material import Material
 from tinygrad_edu.lm.pace import Clock, Pace
 from tinygrad_edu.lm.plan import Plan
 from tinygrad_edu.lm.reporting import Reporter, Result, StepReport, ValidationReport
+from tinygrad_edu.nn import StateDictError
 
 
 class Session:
@@ -38,32 +39,48 @@ class Session:
         self.material = material
         self.reporter = reporter
         self.pace = Pace(clock)
+        self.interruption = Interruption()
+        self.acknowledged = False
         self.saved_step: int | None = None
         self.last: Gradient | None = None
         self.loss: float | None = None
-        self.validation: Evaluation | None = None
+        self.validation_loss: float | None = None
 
-    def restore(self, state: checkpoint.Checkpoint) -> None:
-        """Be where the checkpoint was, the logs included."""
-        self.learner.model.load_state_dict(state.weights)
-        self.learner.optimizer.load_state_dict(state.optimizer)
-        self.learner.step = self.saved_step = state.progress.step
-        self.pace.before = state.progress.seconds
-        checkpoint.truncate(self.run / checkpoint.METRICS, state.progress.metrics_bytes)
-        checkpoint.truncate(self.run / checkpoint.SAMPLES, state.progress.samples_bytes)
+    def restore(self, state: checkpoint.Checkpoint | None) -> None:
+        """Be where the checkpoint was, the logs included; without one, where every run begins."""
+        if state:
+            self._load(state)
+            self.learner.step = self.saved_step = state.progress.step
+            self.pace.before = state.progress.seconds
+            self.loss = state.progress.loss
+            self.validation_loss = state.progress.validation_loss
+        for log, length in (
+            (checkpoint.METRICS, state.progress.metrics_bytes if state else 0),
+            (checkpoint.SAMPLES, state.progress.samples_bytes if state else 0),
+        ):
+            checkpoint.truncate(self.run / log, length)
+
+    def _load(self, state: checkpoint.Checkpoint) -> None:
+        try:
+            self.learner.model.load_state_dict(state.weights)
+            self.learner.optimizer.load_state_dict(state.optimizer)
+        except (StateDictError, ValueError, KeyError) as error:
+            raise RunError(
+                f"the checkpoint of {self.run} does not fit its options: {error}; start a new run"
+            ) from error
 
     def run_to_end(self) -> Result:
         """All steps that are left, or as many as Ctrl-C leaves time for."""
         try:
             self.reporter.planned(self.plan, self.learner.step)
             # What overflows is found by looking at the numbers, and told once, as a divergence.
-            with Interruption() as interruption, np.errstate(all="ignore"):
-                self._loop(interruption)
+            with self.interruption, np.errstate(all="ignore"):
+                self._loop()
             result = Result(
                 run=self.run,
                 step=self.learner.step,
                 loss=self.loss,
-                validation_loss=self.validation.loss if self.validation else None,
+                validation_loss=self.validation_loss,
                 seconds=self.pace.total(),
                 interrupted=self.learner.step < self.config.steps,
             )
@@ -72,13 +89,13 @@ class Session:
         finally:
             self.reporter.closed()
 
-    def _loop(self, interruption: Interruption) -> None:
+    def _loop(self) -> None:
         config, learner = self.config, self.learner
         self.pace.start()
         if self.saved_step is None:
             self.validate()
             self.save()
-        while learner.step < config.steps and not interruption.requested:
+        while learner.step < config.steps and not self._stopping():
             self.update()
             if self._due(config.validation_interval):
                 self.validate()
@@ -86,6 +103,18 @@ class Session:
                 self.save()
         if learner.step != self.saved_step:
             self.save()
+
+    def _stopping(self) -> bool:
+        """Whether Ctrl-C was pressed; the first time it is seen, that is told.
+
+        It is asked within a validation too, which may take a while and is finished first: a run
+        that was interrupted logs what one that was not logs.
+        """
+        requested = self.interruption.requested
+        if requested and not self.acknowledged:
+            self.acknowledged = True
+            self.reporter.stopping()
+        return requested
 
     def _due(self, interval: int) -> bool:
         step = self.learner.step
@@ -142,37 +171,45 @@ class Session:
             held_out = self.material.split.validation
             step = self.learner.step
             heading = f"step {step}"
+            perplexity = None
             if len(held_out):
-                found = evaluate(self.learner.model, held_out, self.config.batch_size)
+                found = evaluate(
+                    self.learner.model,
+                    held_out,
+                    self.config.batch_size,
+                    self.config.max_validation_tokens,
+                    after_batch=self._stopping,
+                )
                 if not math.isfinite(found.loss):
                     raise self._spoilt(f"the validation loss is {found.loss:g}", found.loss)
-                self.validation = found
+                self.validation_loss, perplexity = found.loss, found.perplexity
                 heading += f", validation loss {found.loss:.4f}"
                 self._log(
                     validation_loss=found.loss,
-                    perplexity=found.perplexity,
+                    perplexity=perplexity,
                     seconds=self.pace.total(),
                 )
             sample = self.sample() if self.config.sample_length else ""
             if sample:
                 checkpoint.append(self.run / checkpoint.SAMPLES, f"--- {heading}\n{sample}\n\n")
-            loss = self.validation.loss if self.validation else None
-            perplexity = self.validation.perplexity if self.validation else None
+            loss = self.validation_loss if len(held_out) else None
             self.reporter.validated(ValidationReport(step, loss, perplexity, sample))
 
     def sample(self) -> str:
         """Text the model writes on its own; the same seed and step give the same text."""
+        ids: list[int] = []
         try:
-            ids = self.learner.model.generate(
-                [self.material.opening],
+            for new in self.learner.model.stream(
+                np.array([[self.material.opening]]),
                 self.config.sample_length,
                 temperature=0.8,
                 generator=stream(self.config.seed, "samples", self.learner.step),
-            )
+            ):
+                ids += new.tolist()
+                self._stopping()
         except SamplingError as error:  # the options are ours, so it is the logits
             raise self._spoilt("the logits of a sample are not all finite") from error
-        written: str = self.material.tokenizer.decode(ids[1:].tolist())
-        return written
+        return self.material.tokenizer.decode(ids)
 
     def save(self) -> None:
         """Write a checkpoint; DivergenceError where the model cannot be trained on from it."""
@@ -184,18 +221,22 @@ class Session:
         with self.pace.pause():
             progress = checkpoint.Progress(
                 step=learner.step,
-                seed=self.config.seed,
                 seconds=self.pace.total(),
                 text_sha256=self.material.sha256,
+                options=fixed_options(self.config),
                 metrics_bytes=checkpoint.length(self.run / checkpoint.METRICS),
                 samples_bytes=checkpoint.length(self.run / checkpoint.SAMPLES),
+                loss=self.loss,
+                validation_loss=self.validation_loss,
             )
             checkpoint.save_checkpoint(self.run, weights, learner.optimizer.state_dict(), progress)
         self.saved_step = learner.step
 
     def _log(self, **values: float) -> None:
-        row = json.dumps({"step": self.learner.step, **values})
-        checkpoint.append(self.run / checkpoint.METRICS, row + "\n")
+        """One line of JSON, which knows no inf (a perplexity may be): null stands for it."""
+        row = {name: value if math.isfinite(value) else None for name, value in values.items()}
+        line = json.dumps({"step": self.learner.step, **row}, allow_nan=False)
+        checkpoint.append(self.run / checkpoint.METRICS, line + "\n")
 
     def _spoilt(self, what: str, loss: float | None = None) -> DivergenceError:
         """The error for a model that the steps made so far have spoilt."""

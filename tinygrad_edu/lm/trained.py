@@ -12,9 +12,10 @@ from tinygrad_edu import text
 from tinygrad_edu.lm import checkpoint
 from tinygrad_edu.lm.config import TrainConfig
 from tinygrad_edu.lm.data import stream
-from tinygrad_edu.lm.errors import RunError
+from tinygrad_edu.lm.errors import RunError, SamplingError
 from tinygrad_edu.lm.gpt import GPT
 from tinygrad_edu.lm.learner import gpt_config
+from tinygrad_edu.lm.material import opening
 from tinygrad_edu.nn import StateDictError
 
 
@@ -36,27 +37,29 @@ class Trained:
     ) -> Iterator[str]:
         """Yield what follows `prompt`, symbol by symbol; one seed, one text.
 
-        An empty prompt begins at a line break, or at the first symbol where there is none.
+        An empty prompt begins as the samples of its training did (`material.opening`). What is
+        given is checked at once; whether the model's logits are finite, with the first symbol.
 
         Raises:
             TokenizerError: the prompt has a symbol that the model never saw; it is named.
             SamplingError: an option out of range, or a model that diverged.
         """
-        if not prompt:
-            prompt = "\n" if "\n" in self.tokenizer.symbols else self.tokenizer.symbols[0]
-        ids = self.tokenizer.encode_array(prompt)[None, :]
+        if seed < 0:
+            raise SamplingError(f"the seed is {seed}; it must be 0 or more")
+        ids = self.tokenizer.encode_array(prompt or opening(self.tokenizer))[None, :]
         generator = stream(seed, "samples")
-        for new in self.model.stream(ids, max_new_tokens, temperature, top_k, generator):
-            yield self.tokenizer.decode(new)
+        new = self.model.stream(ids, max_new_tokens, temperature, top_k, generator)
+        return map(self.tokenizer.decode, new)
 
 
-def load_trained(run: Path) -> Trained:
+def load_trained(run: str | Path) -> Trained:
     """The model of a run folder, with the weights of its newest checkpoint.
 
     Raises:
         RunError: no run there, or weights that do not fit its config and tokenizer.
         TokenizerError: its tokenizer.json cannot be read.
     """
+    run = Path(run)
     config = checkpoint.read_config(run)
     tokenizer = text.CharTokenizer.load(run / checkpoint.TOKENIZER)
     weights = checkpoint.read_arrays(run / checkpoint.MODEL)

@@ -13,31 +13,19 @@ from pathlib import Path
 
 import numpy as np
 
+from tinygrad_edu import text
 from tinygrad_edu.lm import allocator, checkpoint
-from tinygrad_edu.lm.config import TrainConfig
+from tinygrad_edu.lm.config import TrainConfig, fixed_options, shown
 from tinygrad_edu.lm.errors import ConfigError, RunError
 from tinygrad_edu.lm.evaluation import evaluate
 from tinygrad_edu.lm.interrupt import limited_threads
-from tinygrad_edu.lm.learner import Learner
-from tinygrad_edu.lm.material import Material, read_material
+from tinygrad_edu.lm.learner import Learner, schedule_of
+from tinygrad_edu.lm.lock import held
+from tinygrad_edu.lm.material import Material, anchored, read_material
 from tinygrad_edu.lm.pace import Clock
 from tinygrad_edu.lm.plan import Plan
 from tinygrad_edu.lm.reporting import Reporter, Result
 from tinygrad_edu.lm.session import Session
-
-CHANGEABLE = (
-    "steps",
-    "learning_rate",
-    "min_learning_rate",
-    "warmup_steps",
-    "clip_norm",
-    "validation_interval",
-    "checkpoint_interval",
-    "sample_length",
-    "threads",
-    "tune_allocator",
-)
-"""Options that may differ when a run is resumed: none changes its data or the weights' shapes."""
 
 WARM_UP_STEPS = 3
 """Steps made before the measured ones, while caches and memory are cold."""
@@ -52,7 +40,7 @@ def train(
 
     Raises:
         TextError: the text cannot be learnt from.
-        RunError: `config.run` is taken.
+        RunError: `config.run` is taken, by a run or by another process.
         DivergenceError: a loss or gradient that is not finite; the last checkpoint stays.
     """
     material = read_material(config)
@@ -61,60 +49,132 @@ def train(
         if config.minutes is not None:
             steps = steps_in(config, material, 60 * config.minutes, clock)
             config = dataclasses.replace(config, steps=steps, minutes=None)
+        # As they are now: another directory, or other steps, must not change them on resume.
+        config = dataclasses.replace(
+            config, corpus=anchored(config.corpus), warmup_steps=config.warmup
+        )
         learner = Learner(config, material.tokenizer.vocab_size, material.split.training)
-        run = checkpoint.create_run(config, material.name)
-        checkpoint.write_config(run, config)
-        material.tokenizer.save(run / checkpoint.TOKENIZER)
-        plan = _plan(run, material, learner, tuned)
-        return Session(plan, learner, material, reporter or Reporter(), clock).run_to_end()
+        with checkpoint.new_run(config, material.name) as run:
+            checkpoint.write_config(run, config)
+            material.tokenizer.save(run / checkpoint.TOKENIZER)
+            plan = _plan(run, material, learner, tuned)
+            return Session(plan, learner, material, reporter or Reporter(), clock).run_to_end()
 
 
 def resume(
-    run: Path,
+    run: str | Path,
     config: TrainConfig | None = None,
     reporter: Reporter | None = None,
     clock: Clock = time.perf_counter,
 ) -> Result:
     """Go on with the run in the folder `run`, from its newest checkpoint.
 
-    `config`, where given, is the run's own with some of `CHANGEABLE` changed (more `steps`, say).
+    A run that was stopped before its first checkpoint begins at step 0: it had learnt nothing yet,
+    and everything in it is a function of its seed.
+
+    `config`, where given, is the run's own with some of `config.CHANGEABLE` changed: more `steps`,
+    say, or a `corpus` that has moved. The learning rate is a function of these options and of the
+    step, so with other ones it may jump; the plan says so.
 
     Raises:
-        RunError: no run, no whole checkpoint, nothing left to do, or a text that has changed.
+        RunError: no run, no whole checkpoint, nothing left to do, a text that has changed or is not
+            there, or a folder in which another process trains.
         ConfigError: an option that cannot change.
     """
+    run = Path(run)
+    checkpoint.read_config(run)  # no lock is to be left in a folder that is no run
+    with held(run):
+        return _resume(run, config, reporter or Reporter(), clock)
+
+
+def _resume(run: Path, config: TrainConfig | None, reporter: Reporter, clock: Clock) -> Result:
     saved = checkpoint.read_config(run)
-    config = saved if config is None else dataclasses.replace(config, run=saved.run)
-    _check_changes(saved, config)
-    state = checkpoint.load_checkpoint(run)
-    if state.progress.step >= config.steps:
-        raise RunError(
-            f"{run} has made all its {config.steps:,} steps; give a larger --steps to train it on"
-        )
-    material = read_material(config)
-    if material.sha256 != state.progress.text_sha256:
-        raise RunError(
-            f"{material.name} is not the text that {run} was started with (it has changed since); "
-            "start a new run"
-        )
+    saved = dataclasses.replace(saved, warmup_steps=saved.warmup)
+    state = checkpoint.load_checkpoint(run) if checkpoint.begun(run) else None
+    progress = state.progress if state else None
+    config = _checked(run, saved, config or saved, progress)
+    material = _same_material(run, saved, config, progress)
+    config = dataclasses.replace(config, corpus=anchored(config.corpus))
     with limited_threads(config.threads):
         tuned = config.tune_allocator and allocator.tune()
         learner = Learner(config, material.tokenizer.vocab_size, material.split.training)
         plan = _plan(run, material, learner, tuned)
-        session = Session(plan, learner, material, reporter or Reporter(), clock)
+        step = progress.step if progress else 0
+        rates = schedule_of(saved)(step), schedule_of(config)(step)
+        if f"{rates[0]:.3g}" != f"{rates[1]:.3g}":
+            plan = dataclasses.replace(plan, changed_rate=rates)
+        session = Session(plan, learner, material, reporter, clock)
         session.restore(state)
         checkpoint.write_config(run, config)
+        material.tokenizer.save(run / checkpoint.TOKENIZER)
         return session.run_to_end()
 
 
-def _check_changes(saved: TrainConfig, config: TrainConfig) -> None:
-    for field in dataclasses.fields(config):
-        before, after = getattr(saved, field.name), getattr(config, field.name)
-        if before != after and field.name not in CHANGEABLE:
+def _checked(
+    run: Path, saved: TrainConfig, config: TrainConfig, progress: checkpoint.Progress | None
+) -> TrainConfig:
+    """`config` for going on with `run`; ConfigError or RunError where it is none."""
+    if config.run is not None and config.run.resolve() != run.resolve():
+        raise ConfigError(
+            f"--run {config.run} was given with --resume {run}; a run goes on in its own folder: "
+            "leave --run out, or copy the folder and resume the copy"
+        )
+    if config.minutes is not None:
+        raise ConfigError(
+            "--minutes was given with --resume; a run goes on to a number of steps: give --steps"
+        )
+    _check_fixed(run, saved, config, progress)
+    made = progress.step if progress else 0
+    if progress and made >= config.steps:
+        all_of_them = f"all its {made:,} steps"
+        more = f"{made:,} steps already, more than --steps {config.steps:,}"
+        raise RunError(
+            f"{run} has made {all_of_them if made == config.steps else more}; give a larger "
+            "--steps to train it on"
+        )
+    warmup = saved.warmup if config.warmup_steps is None else config.warmup_steps
+    return dataclasses.replace(config, run=None, warmup_steps=warmup)
+
+
+def _check_fixed(
+    run: Path, saved: TrainConfig, config: TrainConfig, progress: checkpoint.Progress | None
+) -> None:
+    """Neither the command line nor an edited config.toml may change what a run keeps for good."""
+    in_file = fixed_options(saved)
+    started_with = progress.options if progress else in_file
+    for name, now in fixed_options(config).items():
+        before = started_with.get(name, now)
+        if before == now:
+            continue
+        if now == in_file[name]:
             raise ConfigError(
-                f"--{field.name.replace('_', '-')} was {before} when the run was started and "
-                f"cannot become {after}; start a new run for that"
+                f"{run / checkpoint.CONFIG} has {name} = {shown(now)}, but the run was started "
+                f"with {shown(before)}; put that back, or start a new run"
             )
+        raise ConfigError(
+            f"--{name.replace('_', '-')} was {shown(before)} when the run was started and "
+            f"cannot become {shown(now)}; start a new run for that"
+        )
+
+
+def _same_material(
+    run: Path, saved: TrainConfig, config: TrainConfig, progress: checkpoint.Progress | None
+) -> Material:
+    """The text that the run was started with, wherever it lies now."""
+    try:
+        material = read_material(config)
+    except text.CorpusError as error:
+        if config.corpus != saved.corpus:
+            raise
+        raise RunError(
+            f"the text of {run} cannot be read ({error}); where it has moved, name it with --corpus"
+        ) from error
+    if progress and material.sha256 != progress.text_sha256:
+        raise RunError(
+            f"{material.name} is not the text that {run} was started with, or it has changed "
+            "since; name that text with --corpus, or start a new run"
+        )
+    return material
 
 
 def _plan(run: Path, material: Material, learner: Learner, allocator_tuned: bool) -> Plan:
@@ -156,6 +216,12 @@ def _seconds_a_validation(learner: Learner, material: Material, clock: Clock) ->
     learner.model.next_logits(np.array([[material.opening]]))  # memory and caches are cold
     started = clock()
     if len(material.split.validation):
-        evaluate(learner.model, material.split.validation, learner.config.batch_size)
+        config = learner.config
+        evaluate(
+            learner.model,
+            material.split.validation,
+            config.batch_size,
+            config.max_validation_tokens,
+        )
     learner.model.generate([material.opening], learner.config.sample_length)
     return clock() - started
