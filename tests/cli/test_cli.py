@@ -39,7 +39,8 @@ def command(*arguments: str) -> list[str]:
 
 def environment() -> dict[str, str]:
     paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "COLUMNS": "80"}
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    return {**inherited, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "COLUMNS": "80"}
 
 
 def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -219,15 +219,17 @@ def test_the_last_losses_are_known_after_a_resume_that_measured_none(
     first = lm.train(make_config(), ctrl_c)
     assert first.validation_loss is not None
 
-    class AtOnce(Recorder):
-        def planned(self, plan: lm.Plan, step: int) -> None:
-            self.at_step[7] = lambda: signal.raise_signal(signal.SIGINT)
+    calls: list[int] = []
 
-    second = lm.resume(first.run, reporter=AtOnce())
-    assert (second.step, second.interrupted) == (7, True)
-    assert second.validation_loss == first.validation_loss
-    losses = [row["loss"] for row in rows(first.run) if "loss" in row]
-    assert (first.loss, second.loss) == (losses[5], losses[6])
+    def pressed_as_the_clock_starts() -> float:
+        calls.append(1)
+        if len(calls) == 2:
+            signal.raise_signal(signal.SIGINT)
+        return 0.0
+
+    second = lm.resume(first.run, clock=pressed_as_the_clock_starts)
+    assert (second.step, second.interrupted) == (6, True)
+    assert (second.loss, second.validation_loss) == (first.loss, first.validation_loss)
 
 
 def test_a_run_of_no_steps_made_longer_is_validated_at_step_0_once(

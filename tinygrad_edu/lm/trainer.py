@@ -72,9 +72,9 @@ def resume(
     A run that was stopped before its first checkpoint begins at step 0: it had learnt nothing yet,
     and everything in it is a function of its seed.
 
-    `config`, where given, is the run's own with some of `config.CHANGEABLE` changed: more `steps`,
-    say, or a `corpus` that has moved. The learning rate is a function of these options and of the
-    step, so with other ones it may jump; the plan says so.
+    `config`, where given, is the run's own with some of `lm.config.CHANGEABLE` changed: more
+    `steps`, say, or a `corpus` that has moved. The learning rate is a function of these options and
+    of the step, so with other ones it may jump; the plan says so.
 
     Raises:
         RunError: no run, no whole checkpoint, nothing left to do, a text that has changed or is not
