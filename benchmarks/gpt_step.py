@@ -27,25 +27,29 @@ def _batch() -> tuple[Any, Any]:
     return draw.integers(0, SYMBOLS, (BATCH, BLOCK)), draw.integers(0, SYMBOLS, (BATCH, BLOCK))
 
 
-def ours() -> Callable[[], Any]:
-    """tinygrad_edu's step, with the allocator as the trainer sets it."""
+def ours(threads: int = 2) -> Callable[[], Any]:
+    """tinygrad_edu's step as its trainer does it: allocator, and the batch split over threads."""
+    from threadpoolctl import threadpool_limits
+
     import tinygrad_edu as tg
     from tinygrad_edu import optim
     from tinygrad_edu.lm import GPT, GPTConfig, allocator
+    from tinygrad_edu.parallel import ThreadedBackward, split_batch
 
     allocator.tune()
     tg.manual_seed(0)
     model = GPT(GPTConfig(SYMBOLS, BLOCK, LAYERS, HEADS, WIDTH))
     optimizer = optim.AdamW(model.parameters(), lr=1e-3)
     x, y = _batch()
+    threadpool_limits(1)
+    workers = ThreadedBackward(model, threads)
 
     def step() -> float:
-        loss = model.loss(x, y)
         optimizer.zero_grad()
-        loss.backward(retain_graph=False)
+        loss = workers(lambda replica, *part: replica.loss(*part), split_batch([x, y], threads))
         optim.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        return float(loss.item())
+        return loss
 
     step.facts = {"first loss": round(step(), 3)}  # type: ignore[attr-defined]
     return step

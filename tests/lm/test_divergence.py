@@ -48,7 +48,7 @@ def test_a_loss_that_is_no_number_stops_and_keeps_the_last_checkpoint(
     monkeypatch.setattr(lm.GPT, "loss", poisoned)
     recorder = Recorder()
     with pytest.raises(lm.DivergenceError) as caught:
-        lm.train(make_config(), recorder)
+        lm.train(make_config(threads=1), recorder)
     error = caught.value
     assert (error.step, recorder.ended) == (6, ["closed"])
     assert error.loss is not None and math.isnan(error.loss)

@@ -98,6 +98,22 @@ def test_every_part_runs_in_a_thread_of_its_own() -> None:
     assert len(set(seen)) == 3
 
 
+def test_workers_run_under_the_modes_of_the_thread_that_asked() -> None:
+    m = model()
+    m.token_embedding.weight.data[:] = np.nan
+    threads = ThreadedBackward(m, 2)
+    seen: list[bool] = []
+
+    def watched(m: GPT, ids: Any, targets: Any) -> tg.Tensor:
+        seen.append(np.geterr()["over"] == "raise")
+        return m.loss(ids, targets)
+
+    with tg.detect_anomaly(), np.errstate(over="raise"), pytest.raises(tg.errors.AnomalyError):
+        threads(watched, split_batch([IDS, TARGETS], 2))
+    assert seen == [True, True]
+    threads.close()
+
+
 def test_a_worker_that_fails_is_reported_and_nothing_has_changed() -> None:
     m = model()
     threads = ThreadedBackward(m, 2)

@@ -44,6 +44,12 @@ class _set(ContextDecorator):  # noqa: N801 - reads as a verb where it is used
             setattr(state, key, value)
 
 
+def current() -> Any:
+    """The settings of this thread, to be entered in another: threads start from the defaults."""
+    names = ("grad", "fused", "anomaly", "module")
+    return _set(**{name: getattr(state, name) for name in names})
+
+
 def no_grad() -> Any:
     """Within it operations remember nothing: no graph, no gradient. Also usable as a decorator."""
     return _set(grad=False)

@@ -16,6 +16,7 @@ import sys
 MALLOPT_TRIM_THRESHOLD = -1
 MALLOPT_TOP_PAD = -2
 MALLOPT_MMAP_THRESHOLD = -3
+MALLOPT_ARENA_MAX = -8
 
 MMAP_THRESHOLD = 32 * 2**20
 """The largest value glibc accepts on 64-bit systems: blocks up to 32 MiB come from the heap."""
@@ -43,6 +44,7 @@ def tune() -> bool:
         (MALLOPT_MMAP_THRESHOLD, MMAP_THRESHOLD),
         (MALLOPT_TRIM_THRESHOLD, TRIM_THRESHOLD),
         (MALLOPT_TOP_PAD, TOP_PAD),
+        (MALLOPT_ARENA_MAX, 1),  # one heap for all threads: theirs would be given back again
     )
     accepted = [bool(mallopt(option, value)) for option, value in settings]
     if all(accepted):

@@ -51,7 +51,7 @@ class TrainConfig:
             windows spread evenly over it; 0 reads all.
         checkpoint_interval: steps from one checkpoint to the next.
         sample_length: tokens of the sample at each validation; 0 for none.
-        threads: threads of the array library; 0 leaves its own choice.
+        threads: threads that share each batch, with one BLAS thread each; 0 takes one a core.
         tune_allocator: let glibc keep freed memory (no effect on other systems).
     """
 

@@ -127,10 +127,12 @@ def validation_batches(
 STREAMS = ("weights", "batches", "dropout", "samples")
 
 
-def stream(seed: int, purpose: str, step: int = 0) -> np.random.Generator:
-    """The random numbers of one purpose at one step; purposes and steps are independent.
+def stream(seed: int, purpose: str, step: int = 0, worker: int = 0) -> np.random.Generator:
+    """The random numbers of one purpose at one step in one worker; all are independent.
 
     A run has no other random state: `(seed, step)` is all there is to save and restore.
     """
     entropy: list[Any] = [seed, STREAMS.index(purpose), step]
+    if worker:
+        entropy.append(worker)
     return np.random.default_rng(entropy)

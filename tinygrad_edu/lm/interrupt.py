@@ -45,10 +45,7 @@ class Interruption:
 
 @contextlib.contextmanager
 def limited_threads(count: int) -> Iterator[None]:
-    """Let the array library use `count` threads inside; 0 leaves its own choice."""
-    if count == 0:
-        yield
-        return
+    """Let the array library use `count` threads inside."""
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(limits=count):

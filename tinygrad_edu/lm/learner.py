@@ -7,12 +7,15 @@ needs no other memory than its weights, the optimizer's averages and the number 
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass
+from typing import Any
 
-from tinygrad_edu import optim
+from tinygrad_edu import Tensor, optim
 from tinygrad_edu.lm.config import TrainConfig
 from tinygrad_edu.lm.data import Tokens, stream, training_batch
 from tinygrad_edu.lm.gpt import GPT, GPTConfig
+from tinygrad_edu.parallel import ThreadedBackward, split_batch
 
 
 def gpt_config(config: TrainConfig, vocab_size: int) -> GPTConfig:
@@ -62,6 +65,16 @@ class Gradient:
         return math.isfinite(self.loss) and math.isfinite(self.norm)
 
 
+def worker_count(config: TrainConfig) -> int:
+    """The threads that share a batch: as many as asked for or one a core, each with a window."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return min(config.threads or cores or 1, config.batch_size)
+
+
+def _loss_of(model: GPT, ids: Any, targets: Any) -> Tensor:
+    return model.loss(ids, targets)
+
+
 class Learner:
     """A model, its optimizer, and how many steps have been made on `tokens`."""
 
@@ -73,6 +86,7 @@ class Learner:
         self.schedule = schedule_of(config)
         self.step = 0
         self._worked_out: Gradient | None = None
+        self._workers = ThreadedBackward(self.model, worker_count(config))
 
     def learning_rate(self) -> float:
         """Of the next step: linear warm-up, then a cosine down to the final one."""
@@ -97,12 +111,14 @@ class Learner:
             step=self.step,
         )
         if config.dropout:
-            fresh = stream(config.seed, "dropout", self.step)
-            self.model.generator.bit_generator.state = fresh.bit_generator.state
-        loss = self.model.loss(ids, targets)
-        loss.backward(retain_graph=False)
+            for worker, model in enumerate(self._workers.models):
+                fresh = stream(config.seed, "dropout", self.step, worker)
+                model.generator.bit_generator.state = fresh.bit_generator.state
+        parts = split_batch([ids, targets], len(self._workers.models))
+        shares = [len(part[0]) / len(ids) for part in parts]
+        loss = self._workers(_loss_of, parts, shares)
         norm = optim.clip_grad_norm_(self.model.parameters(), config.clip_norm or math.inf)
-        return Gradient(float(loss.item()), norm)
+        return Gradient(loss, norm)
 
     def move(self) -> None:
         """Make the step with the gradient that `gradient` worked out."""

@@ -44,7 +44,7 @@ def train(
         DivergenceError: a loss or gradient that is not finite; the last checkpoint stays.
     """
     material = read_material(config)
-    with limited_threads(config.threads):
+    with limited_threads(1):
         tuned = config.tune_allocator and allocator.tune()
         if config.minutes is not None:
             steps = steps_in(config, material, 60 * config.minutes, clock)
@@ -95,7 +95,7 @@ def _resume(run: Path, config: TrainConfig | None, reporter: Reporter, clock: Cl
     config = _checked(run, saved, config or saved, progress)
     material = _same_material(run, saved, config, progress)
     config = dataclasses.replace(config, corpus=anchored(config.corpus))
-    with limited_threads(config.threads):
+    with limited_threads(1):
         tuned = config.tune_allocator and allocator.tune()
         learner = Learner(config, material.tokenizer.vocab_size, material.split.training)
         plan = _plan(run, material, learner, tuned)

@@ -16,14 +16,15 @@ import copy
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import pairwise
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from tinygrad_edu.autograd import Tensor
+from tinygrad_edu.autograd import Tensor, modes
 from tinygrad_edu.nn import Module
 
 Part = tuple[Any, ...]
+M = TypeVar("M", bound=Module)
 
 
 def split_batch(arrays: Sequence[Any], workers: int) -> list[Part]:
@@ -44,7 +45,7 @@ def split_batch(arrays: Sequence[Any], workers: int) -> list[Part]:
     ]
 
 
-class ThreadedBackward:
+class ThreadedBackward(Generic[M]):
     """Works out the gradients of `model` on a batch by `workers` threads.
 
     Args:
@@ -55,15 +56,15 @@ class ThreadedBackward:
         ValueError: fewer than one worker.
     """
 
-    def __init__(self, model: Module, workers: int) -> None:
+    def __init__(self, model: M, workers: int) -> None:
         if workers < 1:
             raise ValueError(f"at least one worker has to work; got workers={workers}")
-        self._models = [model, *[copy.deepcopy(model) for _ in range(workers - 1)]]
+        self._models: list[M] = [model, *[copy.deepcopy(model) for _ in range(workers - 1)]]
         self._parameters = [list(m.parameters()) for m in self._models]
         self._pool = ThreadPoolExecutor(workers, "gradient")
 
     @property
-    def models(self) -> list[Module]:
+    def models(self) -> list[M]:
         """The model and its replicas, in the workers' order."""
         return self._models
 
@@ -93,9 +94,13 @@ class ThreadedBackward:
             )
         self._share()
         jobs = [(loss_of, i, part, shares[i]) for i, part in enumerate(parts)]
-        futures = [self._pool.submit(self._work, *job) for job in jobs]
-        wait(futures)  # all of them end before the first failure is reported
-        made = [future.result() for future in futures]
+        if len(jobs) == 1:
+            made = [self._work(*jobs[0])]
+        else:
+            inherited = modes.current(), np.geterr()
+            futures = [self._pool.submit(self._as_here, inherited, *job) for job in jobs]
+            wait(futures)  # all of them end before the first failure is reported
+            made = [future.result() for future in futures]
         self._sum([gradients for _, gradients in made])
         return float(sum(loss for loss, _ in made))
 
@@ -108,6 +113,12 @@ class ThreadedBackward:
         for replica in self._parameters[1:]:
             for mine, theirs in zip(self._parameters[0], replica, strict=True):
                 theirs._data = mine._data
+
+    def _as_here(self, inherited: tuple[Any, Any], *job: Any) -> tuple[float, list[Any]]:
+        """`_work` under the modes and the NumPy warnings of the thread that asked."""
+        mode, warnings = inherited
+        with mode, np.errstate(**warnings):
+            return self._work(*job)
 
     def _work(
         self, loss_of: Callable[..., Tensor], worker: int, part: Part, share: float
