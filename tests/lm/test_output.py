@@ -42,3 +42,11 @@ def test_what_can_no_longer_be_written_is_dropped_and_told_once(refuse: str) -> 
     pipe.gone = False
     print("third", file=output, flush=True)
     assert "third" not in pipe.getvalue()
+
+
+def test_freed_after_its_stream_was_closed_it_flushes_nothing() -> None:
+    stream = io.StringIO()
+    output = Output(stream, lambda error: None)
+    output.write("text")
+    stream.close()
+    output.close()  # what freeing it does

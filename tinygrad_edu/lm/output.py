@@ -33,8 +33,11 @@ class Output(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """Flush, unless an earlier write failed."""
-        if self.lost is None:
+        """Flush, unless an earlier write failed or the stream's owner has closed it.
+
+        (Python flushes an object of this kind once more when it is freed, maybe after that.)
+        """
+        if self.lost is None and not self.stream.closed:
             try:
                 self.stream.flush()
             except OSError as error:
