@@ -16,6 +16,7 @@ import pytest
 import tinygrad_edu as tg
 from tinygrad_edu import graph
 from tinygrad_edu.autograd.backward import backward
+from tinygrad_edu.ops import registry
 
 
 @dataclass(eq=False)
@@ -342,3 +343,12 @@ def test_a_chain_of_a_million_tensors_is_built_run_and_freed_without_recursion()
         assert y.inputs == () and x.grad is not None
         kept = Counter(type(o) for o in gc.get_objects())[tg.Tensor]
         assert kept < 1000
+
+
+def test_the_code_a_backward_pass_runs_can_be_read() -> None:
+    from tinygrad_edu.autograd.pull import explain_pull
+
+    code = explain_pull(registry["divide"])
+    assert "F.absorb(g, rule1(x1._data, node._data))" in code  # -out / b
+    compile(code, "divide", "exec")
+    assert "vjp" in explain_pull(registry["linear"])

@@ -132,3 +132,11 @@ def test_control_characters_of_a_sample_do_not_reach_the_terminal() -> None:
 )
 def test_durations_read_as_clocks(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+def test_a_batch_is_shared_by_as_many_threads_as_it_has_windows_at_most() -> None:
+    from tinygrad_edu.lm.config import TrainConfig, worker_count
+
+    assert worker_count(TrainConfig(threads=3)) == 3
+    assert worker_count(TrainConfig(threads=3, batch_size=2)) == 2
+    assert worker_count(TrainConfig()) >= 1

@@ -123,10 +123,10 @@ def gradients_of(
     with np.errstate(all="ignore"), enable_grad() if create_graph else nullcontext():
         graph.sweep(kept, found, pull, arrived=arrived if watched else None)
     results = [found.get(id(x)) for x in inputs]
-    return [None if g is None else own(g) for g in results]
+    return [None if g is None else _owned(g) for g in results]
 
 
-def own(g: Any) -> Tensor:
+def _owned(g: Any) -> Tensor:
     """A gradient as a tensor that shares no memory with another: rules pass arrays through and on.
 
     A tensor stays linked to what it was made from, as its history is the point of `create_graph`.
@@ -169,7 +169,7 @@ def _accumulate(leaf: Tensor, upstream: Any, create_graph: bool) -> None:
     """Add to a leaf's `grad`: what is stored is the leaf's own memory, never one passed through."""
     before = leaf._grad
     if create_graph:
-        leaf._grad = own(upstream) if before is None else as_tensor(before) + upstream
+        leaf._grad = _owned(upstream) if before is None else as_tensor(before) + upstream
         return
     if before is None:
         leaf._grad = upstream

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from tinygrad_edu import backend
 from tinygrad_edu.autograd import functions
 from tinygrad_edu.autograd.apply import apply, apply_binary
 from tinygrad_edu.autograd.tensor import Tensor
@@ -188,4 +187,3 @@ def attach() -> None:
 
 
 attach()
-__all__ = ["attach", "backend"]

@@ -10,6 +10,7 @@ import dataclasses
 import difflib
 import json
 import math
+import os
 import sys
 import tomllib
 from collections.abc import Mapping
@@ -308,3 +309,9 @@ def _kind_name(kind: Any) -> str:
     inner = get_args(kind)
     number = "" if inner[-1] is Ellipsis else f"{len(inner)} "
     return f"a list of {number}{_KIND_NAMES[inner[0]][1]}"
+
+
+def worker_count(config: TrainConfig) -> int:
+    """The threads that share a batch: as many as asked for or one a core, each with a window."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return min(config.threads or cores or 1, config.batch_size)

@@ -7,12 +7,11 @@ needs no other memory than its weights, the optimizer's averages and the number 
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import dataclass
 from typing import Any
 
 from tinygrad_edu import Tensor, optim
-from tinygrad_edu.lm.config import TrainConfig
+from tinygrad_edu.lm.config import TrainConfig, worker_count
 from tinygrad_edu.lm.data import Tokens, stream, training_batch
 from tinygrad_edu.lm.gpt import GPT, GPTConfig
 from tinygrad_edu.parallel import ThreadedBackward, split_batch
@@ -63,12 +62,6 @@ class Gradient:
     def finite(self) -> bool:
         """Whether a step with it leaves the weights numbers."""
         return math.isfinite(self.loss) and math.isfinite(self.norm)
-
-
-def worker_count(config: TrainConfig) -> int:
-    """The threads that share a batch: as many as asked for or one a core, each with a window."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return min(config.threads or cores or 1, config.batch_size)
 
 
 def _loss_of(model: GPT, ids: Any, targets: Any) -> Tensor:

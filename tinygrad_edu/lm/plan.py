@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tinygrad_edu.lm.config import TrainConfig
+from tinygrad_edu.lm.config import TrainConfig, worker_count
 from tinygrad_edu.lm.data import validation_windows
 
 
@@ -74,6 +74,9 @@ class Plan:
             ),
             ("plan", f"{counted(config.steps, 'step')}: {self.epochs:.2f} epochs"),
         ]
+        workers = worker_count(config)
+        if workers > 1:
+            lines.append(("threads", f"{workers} share each batch, with one BLAS thread each"))
         if self.changed_rate:
             before, now = self.changed_rate
             said = f"{now:.3g} now, not {before:.3g}: the schedule follows the new options"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from tinygrad_edu.autograd.apply import as_tensor
-from tinygrad_edu.autograd.modes import state
 from tinygrad_edu.autograd.tensor import Tensor, as_array
 
 
@@ -45,8 +44,3 @@ def logical_not(a: Any) -> Tensor:
     """Where `a` is false or 0; untracked."""
     a = as_tensor(a)
     return Tensor(a._namespace.logical_not(a._data))
-
-
-def is_fused() -> bool:
-    """Whether fused operations run as kernels (see `unfused`)."""
-    return state.fused
