@@ -27,14 +27,18 @@ def _batch() -> tuple[Any, Any]:
     return draw.integers(0, SYMBOLS, (BATCH, BLOCK)), draw.integers(0, SYMBOLS, (BATCH, BLOCK))
 
 
-def ours(threads: int = 2) -> Callable[[], Any]:
-    """tinygrad_edu's step as its trainer does it: allocator, and the batch split over threads."""
+def _loss_of(model: Any, *part: Any) -> Any:
+    return model.loss(*part)
+
+
+def ours(workers: int = 2) -> Callable[[], Any]:
+    """tinygrad_edu's step as its trainer does it: allocator, and the batch split over workers."""
     from threadpoolctl import threadpool_limits
 
     import tinygrad_edu as tg
     from tinygrad_edu import optim
     from tinygrad_edu.lm import GPT, GPTConfig, allocator
-    from tinygrad_edu.parallel import ThreadedBackward, split_batch
+    from tinygrad_edu.parallel import make_workers, split_batch
 
     allocator.tune()
     tg.manual_seed(0)
@@ -42,16 +46,17 @@ def ours(threads: int = 2) -> Callable[[], Any]:
     optimizer = optim.AdamW(model.parameters(), lr=1e-3)
     x, y = _batch()
     threadpool_limits(1)
-    workers = ThreadedBackward(model, threads)
+    shared = make_workers(model, workers, optimizer)
 
     def step() -> float:
         optimizer.zero_grad()
-        loss = workers(lambda replica, *part: replica.loss(*part), split_batch([x, y], threads))
-        optim.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
+        loss = shared(_loss_of, split_batch([x, y], workers))
+        shared.clip_grad_norm_(1.0)
+        shared.step(optimizer)
         return loss
 
-    step.facts = {"first loss": round(step(), 3)}  # type: ignore[attr-defined]
+    step.facts = {"workers": shared.kind, "first loss": round(step(), 3)}  # type: ignore[attr-defined]
+    step.optimizer, step.workers = optimizer, shared  # type: ignore[attr-defined]
     return step
 
 
@@ -101,14 +106,15 @@ def torch(fused: bool) -> Callable[[], Any]:
     x, y = (torch.tensor(t) for t in _batch())
 
     def step() -> float:
-        loss = model(x, y)
         optimizer.zero_grad()
+        loss = model(x, y)
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         return float(loss.item())
 
     step.facts = {"threads": torch.get_num_threads(), "first loss": round(step(), 3)}  # type: ignore[attr-defined]
+    step.optimizer = optimizer  # type: ignore[attr-defined]
     return step
 
 

@@ -5,12 +5,13 @@ section 3.2).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from tinygrad_edu.autograd import Tensor
+from tinygrad_edu.autograd.tensor import grad_array
 from tinygrad_edu.backend import namespace_of
 
 __all__ = ["clip_grad_norm_", "clip_grad_value_"]
@@ -41,15 +42,31 @@ def clip_grad_norm_(
     if not norm_type > 0:
         raise ValueError(f"clip_grad_norm_ was given norm_type={norm_type}, expected above 0.")
     owners = _with_gradients(parameters)
-    norm = _joint_norm([owner.grad.data for owner in owners], float(norm_type))  # type: ignore[union-attr]
+    norm = _joint_norm([grad_array(owner) for owner in owners], float(norm_type))
     if not math.isfinite(norm):
         if error_if_nonfinite:
             raise FloatingPointError(f"the gradients' norm is {norm}{_culprits(owners)}.")
         return norm
-    factor = max_norm / (norm + 1e-6)
+    factor = clip_factor(norm, max_norm)
     if factor < 1.0:
-        _rewrite(owners, lambda xp, array, out: xp.multiply(array, factor, out=out))
+        scale_grads(owners, factor)
     return norm
+
+
+def clip_factor(norm: float, max_norm: float) -> float:
+    """What gradients of this joint norm are multiplied by; 1 where they stay, also if not finite.
+
+    Raises:
+        ValueError: for a max_norm below 0.
+    """
+    if not max_norm >= 0:
+        raise ValueError(f"clip_grad_norm_ was given max_norm={max_norm}, expected at least 0.")
+    return min(1.0, max_norm / (norm + 1e-6)) if math.isfinite(norm) else 1.0
+
+
+def scale_grads(owners: Sequence[Tensor], factor: float) -> None:
+    """Multiply the gradients of these parameters in place."""
+    _rewrite(owners, lambda xp, array, out: xp.multiply(array, factor, out=out))
 
 
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
@@ -69,7 +86,7 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -
 def _with_gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
     """The parameters that have a gradient, each once."""
     given = [parameters] if isinstance(parameters, Tensor) else list(parameters)
-    found = {id(p): p for p in given if p.grad is not None}
+    found = {id(p): p for p in given if p._grad is not None}
     return list(found.values())
 
 
@@ -81,12 +98,17 @@ def _joint_norm(arrays: list[Any], p: float) -> float:
         largest = [float(namespace_of(a).xp.abs(a).max()) for a in arrays if a.size]
         return math.nan if any(map(math.isnan, largest)) else max(largest, default=0.0)
     if p == 2.0:
-        return math.hypot(*map(_norm, arrays))
+        return joint_norm([norm_of(array) for array in arrays])
     powers = [float((namespace_of(a).xp.abs(a.astype("float64")) ** p).sum()) for a in arrays]
     return float(sum(powers) ** (1.0 / p))
 
 
-def _norm(array: Any) -> float:
+def joint_norm(norms: Sequence[float]) -> float:
+    """√Σ norm²: of several arrays' 2-norms, that of all their elements."""
+    return math.hypot(*norms)
+
+
+def norm_of(array: Any) -> float:
     """√Σ a²; where squares would overflow or vanish, of the array over its largest element."""
     xp = namespace_of(array).xp
     flat = array.reshape(-1)
@@ -101,7 +123,7 @@ def _norm(array: Any) -> float:
     return largest * math.sqrt(float(xp.vdot(flat, flat)))
 
 
-def _rewrite(owners: list[Tensor], operation: Any) -> None:
+def _rewrite(owners: Sequence[Tensor], operation: Any) -> None:
     """Apply `operation(xp, array, out)` to the gradients in place, once where two parameters share
     an array.
 
@@ -128,6 +150,6 @@ def _culprits(owners: list[Tensor]) -> str:
     names = [
         owner.name or f"parameter {index}"
         for index, owner in enumerate(owners)
-        if not bool(namespace_of(owner.data).xp.isfinite(owner.grad.data).all())  # type: ignore[union-attr]
+        if not bool(namespace_of(owner.data).xp.isfinite(grad_array(owner)).all())
     ]
     return f": inf or NaN in the gradient of {', '.join(names)}" if names else ""

@@ -15,6 +15,7 @@ from typing import Any
 
 from tinygrad_edu.autograd import Tensor
 from tinygrad_edu.autograd.modes import enable_grad
+from tinygrad_edu.autograd.tensor import grad_array
 from tinygrad_edu.backend import ArrayNamespace, namespace_of
 from tinygrad_edu.optim.state import dump_state, load_state
 
@@ -124,7 +125,7 @@ class Optimizer:
         """Forget all gradients: None as before the first backward, or zeros."""
         for group in self.param_groups:
             for parameter in group["params"]:
-                if parameter.grad is None:
+                if parameter._grad is None:
                     continue
                 zeros = namespace_of(parameter.data).xp.zeros_like
                 parameter.grad = None if set_to_none else Tensor(zeros(parameter.data))
@@ -137,41 +138,56 @@ class Optimizer:
         if closure is not None:
             with enable_grad():
                 loss = closure()
+        moving = self.check()
+        for parameter, group in moving:
+            self.apply_update(*self.prepare(parameter, group))
+            parameter._written()
+        return loss
+
+    # A step in its parts, for those who share it out among workers.
+
+    def check(self) -> list[tuple[Tensor, Group]]:
+        """The parameters that a step would move, with their groups.
+
+        Raises:
+            ValueError: an option out of range, or arrays that do not fit; nothing has moved then.
+        """
         moving = [
             (parameter, group)
             for group in self.param_groups
             for parameter in group["params"]
-            if parameter.grad is not None
+            if parameter._grad is not None
         ]
         for group in self.param_groups:
             self.check_options(group)
         for parameter, _ in moving:  # all before any, so that a step that fails has moved nothing
             self._check_arrays(parameter)
-        for parameter, group in moving:
-            self._move(parameter, group)
-        return loss
+        return moving
 
-    def _move(self, parameter: Tensor, group: Group) -> None:
+    def prepare(self, parameter: Tensor, group: Group) -> tuple[Any, list[Any]]:
+        """Count the parameter's step, and give what `apply_update` needs: (factors, arrays)."""
         weight = parameter.data
-        library = namespace_of(weight)
         state = self.state.setdefault(parameter, {"step": 0})
         fresh = False
         names = self.slots_of(group)
         for name in names:
             if name not in state:
-                state[name] = library.xp.zeros_like(weight)
+                state[name] = namespace_of(weight).xp.zeros_like(weight)
                 fresh = True
         state["step"] += 1
-        factors = self.factors(group, state["step"], fresh)
-        arrays = [weight, parameter.grad.data, *(state[name] for name in names)]  # type: ignore[union-attr]
+        arrays = [weight, grad_array(parameter), *(state[name] for name in names)]
+        return self.factors(group, state["step"], fresh), arrays
+
+    def apply_update(self, factors: Any, arrays: list[Any]) -> None:
+        """Move a weight (the first array, then its gradient and slots) in place."""
+        library = namespace_of(arrays[0])
         for block in blocks(arrays, library.name == "numpy"):
             self.update(library.xp, factors, self._scratch_like(library, block[0]), *block)
-        parameter._written()
 
     def _check_arrays(self, parameter: Tensor) -> None:
         """Raise ValueError unless gradient and state have the parameter's shape and dtype."""
         weight = parameter.data
-        partners = {"gradient": parameter.grad.data}  # type: ignore[union-attr]
+        partners = {"gradient": grad_array(parameter)}
         partners |= {k: v for k, v in self.state.get(parameter, {}).items() if k != "step"}
         for name, array in partners.items():
             if array.shape != weight.shape or array.dtype != weight.dtype:

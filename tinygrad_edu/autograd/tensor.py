@@ -437,3 +437,12 @@ def is_floating(dtype: Any) -> bool:
 
 def _is_bfloat(array: Array) -> bool:
     return str(array.dtype) == "bfloat16"
+
+
+def grad_array(tensor: Tensor) -> Any:
+    """The gradient of a leaf as a raw array, or None: for those who would only unwrap it again."""
+    found = tensor._grad
+    if found is None or found.__class__ is np.ndarray:
+        return found
+    wrapped = tensor.grad
+    return None if wrapped is None else wrapped._data

@@ -161,7 +161,8 @@ def _attention_vjp(
     F: Any, need: Any, g: Any, saved: Any, out: Any, q: Any, k: Any, v: Any, keep: Any, scale: Any
 ) -> Any:
     nothing = (None, None, None)
-    back = kernels.attention_backward(F, g, saved, q, k, v, out, keep, scale, nothing, need[3])
+    shares = kernels.row_sums(F, g * out)[..., None]
+    back = kernels.attention_backward(F, g, saved, q, k, v, shares, keep, scale, nothing, need[3])
     return (*back, None)
 
 

@@ -7,7 +7,9 @@ from the same exponential.
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -24,21 +26,36 @@ def as_rows(x: Any) -> Any:
 
 def row_sums(F: Any, x: Array) -> Array:
     """Σ over the last axis, as a matrix-vector product."""
-    return F.matmul(x, F.ones(x.shape[-1], dtype=x.dtype))
+    return F.matmul(x, _ones(F, x.shape[-1], x.dtype))
 
 
 def column_sums(F: Any, x: Array) -> Array:
     """Σ over all axes but the last, as a vector-matrix product."""
     flat = as_rows(x)
-    return F.matmul(F.ones(flat.shape[0], dtype=x.dtype), flat)
+    return F.matmul(_ones(F, flat.shape[0], x.dtype), flat)
 
 
-def gelu(F: Any, x: Array, approximate: str, out: Array | None = None) -> tuple[Array, Array]:
-    """(gelu(x), gelu'(x)); `out` may be x itself, to be overwritten with the value."""
+def _ones(F: Any, length: int, dtype: Any) -> Array:
+    return _numpy_ones(length, dtype) if F is backend.NUMPY else F.ones(length, dtype=dtype)
+
+
+@functools.lru_cache(64)
+def _numpy_ones(length: int, dtype: Any) -> Array:
+    ones = np.ones(length, dtype)
+    ones.flags.writeable = False
+    return ones
+
+
+def gelu(
+    F: Any, x: Array, approximate: str, out: Array | None = None, bias: Array | None = None
+) -> tuple[Array, Array]:
+    """(gelu(x + bias), its slope there); `out` may be x itself, to be overwritten."""
+    if approximate == "none" and x.dtype == np.float32:
+        return _gelu_float32(F, x, bias, out)
+    if bias is not None:
+        x = F.add(x, bias, out=out)
     if approximate == "tanh":
         return _gelu_tanh(F, x, out)
-    if x.dtype == np.float32:
-        return _gelu_float32(F, x, out)
     tail = 0.5 * F.erfc(F.absolute(x) * math.sqrt(0.5))
     density = F.exp(-0.5 * x * x) * (1 / math.sqrt(2 * math.pi))
     size = F.minimum(F.absolute(x), 1e4)
@@ -47,49 +64,79 @@ def gelu(F: Any, x: Array, approximate: str, out: Array | None = None) -> tuple[
     return value.astype(x.dtype), (0.5 + F.copysign(0.5 - rest, x)).astype(x.dtype)
 
 
-_BLOCK = 131072  # float32 numbers whose temporaries stay in a core's second-level cache
+_BLOCK = 262144  # numbers at a time: few calls, and temporaries that stay in a cache of some MiB
+
+_ERF_AS_TANH = (
+    0.797884941, 0.0363330845, -3.2594939e-05, -5.53062112e-05, 3.96474801e-06, -1.32263658e-07,
+    1.7561805e-09,
+)  # fmt: skip
+"""P with erf(x/√2) ≈ tanh(x·P(x²)): our own minimax fit of degree 6 (Lawson's weighted least squares
+on [-6, 6]). Φ = (1 + tanh)/2 is off by 2.9e-8 at most, less than half a rounding step of float32;
+as the last coefficient is positive, tanh stays at ±1 beyond the fit."""
 
 
-def _gelu_float32(F: Any, x: Array, out: Array | None) -> tuple[Array, Array]:
-    """float32 GELU, in blocks; |x| is bounded at 1e4, where the curve is flat, so ±inf is right."""
+def _gelu_float32(F: Any, x: Array, bias: Array | None, out: Array | None) -> tuple[Array, Array]:
+    """float32 GELU of x + bias, in blocks of whole rows, the bias added while they are at hand."""
     value = F.empty(x.shape, dtype=x.dtype) if out is None else out
     slope = F.empty(x.shape, dtype=x.dtype)
-    flat, values, slopes = x.reshape(-1), value.reshape(-1), slope.reshape(-1)
-    for start in range(0, flat.size, _BLOCK):
-        block = slice(start, start + _BLOCK)
-        _gelu_block(F, flat[block], values[block], slopes[block])
+    rows, values, slopes = _matrix(x), _matrix(value), _matrix(slope)
+    for block, spare in _blocks_of(F, rows):
+        part, into = rows[block], values[block]
+        if bias is not None:
+            part = F.add(part, bias, out=into)
+        _gelu_block(F, part, into, slopes[block], *spare)
     return value, slope
 
 
-def _gelu_block(F: Any, x: Array, value: Array, slope: Array) -> None:
-    """Φ by Abramowitz & Stegun 7.1.26 (|error of erf| <= 1.5e-7), whose exp(-x²/2) is the
-    density's.
+def _linear_gelu(F: Any, x: Array, weight: Array, bias: Array | None) -> tuple[Array, Array]:
+    """(gelu(x Wᵀ + b), its slope): each block of the product is used while it is in the cache."""
+    value = F.empty((x.shape[0], weight.shape[0]), dtype=x.dtype)
+    slope = F.empty(value.shape, dtype=x.dtype)
+    columns = weight.T
+    for block, spare in _blocks_of(F, value):
+        part = F.matmul(x[block], columns, out=value[block])
+        if bias is not None:
+            part += bias
+        _gelu_block(F, part, part, slope[block], *spare)
+    return value, slope
 
-    Here e becomes the density φ(x), q the tail Φ(-|x|), then Φ(x); gelu = x·Φ, gelu' = Φ + x·φ.
-    """
-    size = F.absolute(x)
-    F.minimum(size, np.float32(1e4), out=size)
-    e = F.multiply(size, size, out=slope)
-    F.multiply(e, np.float32(-0.5), out=e)
+
+def _blocks_of(F: Any, rows: Array) -> Iterator[tuple[slice, Array]]:
+    """Blocks of rows, each with two arrays of its shape to work in."""
+    height = max(1, _BLOCK // max(1, rows.shape[1]))
+    spare = F.empty((2, min(height, rows.shape[0]), rows.shape[1]), dtype=rows.dtype)
+    for start in range(0, rows.shape[0], height):
+        stop = min(start + height, rows.shape[0])
+        yield slice(start, stop), spare[:, : stop - start]
+
+
+def _matrix(x: Array) -> Array:
+    return as_rows(x) if x.ndim else x.reshape(1, 1)
+
+
+@np.errstate(all="ignore")  # a square may overflow on the way to a right result
+def _gelu_block(F: Any, x: Array, value: Array, slope: Array, square: Array, p: Array) -> None:
+    """gelu = x·Φ and gelu' = Φ + x·φ; here `slope` becomes the density φ first, and p is Φ."""
+    F.multiply(x, x, out=square)
+    e = F.multiply(square, np.float32(-0.5), out=slope)
     F.exp(e, out=e)
+    F.multiply(square, np.float32(_ERF_AS_TANH[-1]), out=p)
+    for c in _ERF_AS_TANH[-2:0:-1]:
+        F.add(p, np.float32(c), out=p)
+        F.multiply(p, square, out=p)
+    F.add(p, np.float32(_ERF_AS_TANH[0]), out=p)
+    F.multiply(p, x, out=p)
+    F.tanh(p, out=p)
+    F.multiply(p, np.float32(0.5), out=p)
+    F.add(p, np.float32(0.5), out=p)
+    F.multiply(e, x, out=e)
     F.multiply(e, np.float32(1 / math.sqrt(2 * math.pi)), out=e)
-    t = F.multiply(size, np.float32(0.3275911 * math.sqrt(0.5)))
-    F.add(t, np.float32(1), out=t)
-    F.reciprocal(t, out=t)
-    scale = 0.5 * math.sqrt(2 * math.pi)
-    q = F.multiply(t, np.float32(scale * 1.061405429))
-    for c in (-1.453152027, 1.421413741, -0.284496736, 0.254829592):
-        F.add(q, np.float32(scale * c), out=q)
-        F.multiply(q, t, out=q)
-    F.multiply(q, e, out=q)
-    F.multiply(e, size, out=e)
-    F.subtract(q, e, out=e)  # Φ(-|x|) - |x|·φ: the slope on the negative side
-    F.subtract(np.float32(0.5), e, out=e)
-    F.copysign(e, x, out=e)
-    F.add(e, np.float32(0.5), out=e)
-    F.multiply(q, size, out=q)
-    F.maximum(x, np.float32(0), out=value)
-    F.subtract(value, q, out=value)
+    F.add(e, p, out=e)
+    if F is not backend.NUMPY or not math.isfinite(F.vdot(e, e)):
+        # Only at ±inf is 0·inf in it (and NaN stays). A GPU repairs unseen rather than wait.
+        e[...] = F.where(F.isinf(x), x > 0, e)
+        x = F.maximum(x, np.float32(-1e4))
+    F.multiply(x, p, out=value)
 
 
 def _gelu_tanh(F: Any, x: Array, out: Array | None) -> tuple[Array, Array]:
@@ -107,14 +154,16 @@ def _gelu_tanh(F: Any, x: Array, out: Array | None) -> tuple[Array, Array]:
     return value, slope
 
 
-def activate(F: Any, x: Array, activation: str | None) -> tuple[Array, Array | None]:
-    """(act(x), act'(x)), overwriting `x`; the slope is None for no activation."""
+def activate(
+    F: Any, x: Array, bias: Array | None, activation: str | None
+) -> tuple[Array, Array | None]:
+    """(act(x + bias), its slope there), overwriting `x`; the slope is None for no activation."""
+    if activation in ("gelu", "gelu_tanh"):
+        return gelu(F, x, "none" if activation == "gelu" else "tanh", out=x, bias=bias)
+    if bias is not None:
+        x += bias
     if activation is None:
         return x, None
-    if activation == "gelu":
-        return gelu(F, x, "none", out=x)
-    if activation == "gelu_tanh":
-        return gelu(F, x, "tanh", out=x)
     if activation == "relu":
         slope = F.logical_not(x <= 0)  # True at NaN, which goes on
         return F.maximum(x, 0, out=x), slope
@@ -128,10 +177,10 @@ def activate(F: Any, x: Array, activation: str | None) -> tuple[Array, Array | N
 def linear(F: Any, x: Any, weight: Any, bias: Any, residual: Any, *, activation: Any) -> Any:
     """((…, out), slope): one matrix product over all leading axes, then everything in place."""
     rows = as_rows(x)
-    y = F.matmul(rows, weight.T)
-    if bias is not None:
-        y += bias
-    y, slope = activate(F, y, activation)
+    if activation == "gelu" and x.dtype == weight.dtype == np.float32:
+        y, slope = _linear_gelu(F, rows, weight, bias)
+    else:
+        y, slope = activate(F, F.matmul(rows, weight.T), bias, activation)
     y = y.reshape(*x.shape[:-1], weight.shape[0])
     if residual is not None:
         y += residual
@@ -165,28 +214,26 @@ def layer_norm(F: Any, x: Any, weight: Any, bias: Any, *, eps: Any) -> Any:
 
 
 def layer_norm_vjp(F: Any, need: Any, g: Any, saved: Any, x: Any, weight: Any) -> Any:
-    """Gradients of x, weight, bias, from the two statistics alone."""
+    """Gradients of x, weight, bias, from the two statistics alone.
+
+    With c = x - μ and u = g∘w: dw = Σ g∘c/σ, and dx = (u - c·(Σ u∘c)/(σ²n) - (Σ u)/n)/σ.
+    """
     mean, scale = saved
     width = x.shape[-1]
-    normal = x - mean
-    normal *= scale
-    product = g * normal
-    dw = column_sums(F, product) if need[1] else None
+    centred = x - mean
+    product = g * centred
+    dw = F.matmul(scale.reshape(-1), as_rows(product)) if need[1] else None
     db = column_sums(F, g) if need[2] else None
     dx = None
     if need[0]:
         if weight is None:
-            upstream, along = g, row_sums(F, product)[..., None]
-            level = row_sums(F, g)[..., None]
+            dx, along, level = g.copy(), row_sums(F, product), row_sums(F, g)
         else:
-            upstream = g * weight
-            along = F.matmul(product, weight)[..., None]
-            level = F.matmul(g, weight)[..., None]
-        normal *= along / -width
-        normal += upstream
-        normal -= level / width
-        normal *= scale
-        dx = normal
+            dx, along, level = g * weight, F.matmul(product, weight), F.matmul(g, weight)
+        centred *= along[..., None] * (scale * scale / width)
+        dx -= centred
+        dx -= level[..., None] / width
+        dx *= scale
     return dx, dw, db
 
 
@@ -247,8 +294,9 @@ def scatter_rows(F: Any, ids: Any, g: Any, rows: Any) -> Any:
 
 def scores(F: Any, q: Any, k: Any, mask: Any, causal: Any, scale: Any) -> Any:
     """Softmax of scaled q·kᵀ over what may be seen; a row that may see nothing is all 0."""
-    hides = causal or mask is not None
-    s = F.matmul(q * np.asarray(scale, dtype=q.dtype)[()], F.swapaxes(k, -1, -2))
+    s = F.matmul(q, F.swapaxes(k, -1, -2))
+    s *= np.asarray(scale, dtype=s.dtype)[()]
+    small = (mask is None or mask.dtype == bool) and _are_small(F, s)
     if causal:
         s += causal_bias(F, s.shape[-2], s.shape[-1], s.dtype)
     if mask is not None:
@@ -256,26 +304,26 @@ def scores(F: Any, q: Any, k: Any, mask: Any, causal: Any, scale: Any) -> Any:
             s = F.where(mask, s, F.full((), -math.inf, dtype=s.dtype))
         else:
             s = s + mask
-    if (mask is not None and mask.dtype != bool) or not _are_small(F, q, k, scale):
+    if not small:
         top = F.max(s, axis=-1, keepdims=True, initial=-math.inf)
         s -= F.where(top == -math.inf, F.zeros_like(top), top)
     F.exp(s, out=s)
     total = row_sums(F, s)[..., None]
-    s /= F.where(total == 0, F.ones_like(total), total) if hides else total
+    if mask is not None or (causal and s.shape[-2] > s.shape[-1]):  # a row may see nothing
+        total = F.where(total == 0, F.ones_like(total), total)
+    s /= total
     return s
 
 
-def _are_small(F: Any, q: Any, k: Any, scale: Any) -> bool:
-    """Whether no score can be beyond ±60, so that its exponential is in range as it stands.
+def _are_small(F: Any, s: Any) -> bool:
+    """Whether no score is beyond ±60, so that its exponential is in range as it stands.
 
-    By Cauchy-Schwarz, from the longest q and k: two short passes, where the maximum of each row of
-    scores is the slowest pass of all. (Not asked of a GPU, which would have to wait for the
-    answer.)
+    Two quick passes, where the maximum of each row is the slowest pass of all. (Not asked of a GPU,
+    which would have to wait for the answer.)
     """
-    if F is not backend.NUMPY or q.dtype.itemsize < 4 or not q.size or not k.size:
+    if F is not backend.NUMPY or s.dtype.itemsize < 4 or not s.size:
         return False
-    longest = [F.einsum("...i,...i->...", x, x).max() for x in (q, k)]
-    return bool(longest[0] * longest[1] * (scale * scale) < 60.0**2)
+    return bool(s.max() < 60.0) and bool(s.min() > -60.0)
 
 
 def causal_bias(F: Any, rows: Any, columns: Any, dtype: Any) -> Any:
@@ -285,13 +333,13 @@ def causal_bias(F: Any, rows: Any, columns: Any, dtype: Any) -> Any:
 
 
 def attention_backward(
-    F: Any, g: Any, saved: Any, q: Any, k: Any, v: Any, o: Any, keep: Any, scale: Any, into: Any,
-    masked: bool,
+    F: Any, g: Any, saved: Any, q: Any, k: Any, v: Any, shares: Any, keep: Any, scale: Any,
+    into: Any, masked: bool,
 ) -> Any:  # fmt: skip
     """Gradients of q, k, v, and of what a mask added to the scores S if `masked`, else None.
 
     With A = softmax(S) and O = A v: dS = A ∘ (dA - rowsum(dA ∘ A)), and rowsum(dA ∘ A) equals
-    rowsum(dO ∘ O), which needs no T×T pass. With dropout the weights that met `v` are A∘keep, and
+    rowsum(dO ∘ O), which needs no T×T pass and is given as `shares` (…, T, 1). With dropout the weights that met `v` are A∘keep, and
     dA is masked the same way. `into` holds three arrays to write to, or Nones.
     """
     a = saved
@@ -300,7 +348,7 @@ def attention_backward(
     ds = F.matmul(g, F.swapaxes(v, -1, -2))
     if keep is not None:
         ds *= keep
-    ds -= row_sums(F, g * o)[..., None]
+    ds -= shares
     ds *= a
     added = ds.copy() if masked else None
     ds *= scale
@@ -341,9 +389,11 @@ def packed_attention_vjp(
     q, k, v = split_heads(F, qkv, num_heads)
     batch, time, width = out.shape
     as_heads = (batch, time, num_heads, width // num_heads)
-    o = F.transpose(out.reshape(as_heads), (0, 2, 1, 3))
+    shares = F.transpose(row_sums(F, (g * out).reshape(as_heads)), (0, 2, 1))[..., None]
     do = F.transpose(g.reshape(as_heads), (0, 2, 1, 3))
     d = F.empty(qkv.shape, dtype=qkv.dtype)
     into = split_heads(F, d, num_heads)
-    *_, added = attention_backward(F, do, saved, q, k, v, o, keep, scale, into, need[1])
+    *_, added = attention_backward(
+        F, do, saved, q, k, v, shares, keep, scale, into, need[1]
+    )
     return d, added, None

@@ -1,0 +1,168 @@
+"""What workers that share a batch have in common: the parts, a part's gradient, and the sum.
+
+Each worker has a model whose parameters share the caller's numbers and have gradients of their own.
+The sum is taken in the workers' order, so the same number of workers gives the same bits, whether
+they are threads or processes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from tinygrad_edu.autograd import Tensor
+from tinygrad_edu.autograd.tensor import grad_array
+from tinygrad_edu.nn import Module
+from tinygrad_edu.optim import Optimizer, clip_grad_norm_
+
+Part = tuple[Any, ...]
+Gradients = list[Any]
+M = TypeVar("M", bound=Module)
+
+
+class WorkerError(RuntimeError):
+    """A worker is no longer there, or was given what cannot reach it."""
+
+
+def split_batch(arrays: Sequence[Any], workers: int) -> list[Part]:
+    """Arrays of one batch (first axis: examples) as one tuple a worker, sizes as even as can be.
+
+    Raises:
+        ValueError: fewer examples than workers.
+    """
+    size = len(arrays[0])
+    if not 1 <= workers <= size:
+        raise ValueError(
+            f"a batch of {size} examples cannot be split over {workers} workers; use 1 to {size}"
+        )
+    cuts = [size * i // workers for i in range(workers + 1)]
+    return [
+        tuple(array[start:stop] for array in arrays)
+        for start, stop in pairwise(cuts)
+    ]
+
+
+class Workers(ABC, Generic[M]):
+    """Works out the gradients of `model` on a batch, each worker those of its part.
+
+    Args:
+        model: its parameters receive the summed gradients; the caller moves them.
+        workers: how many parts at most.
+
+    Attributes:
+        count: the same number.
+        model: the same model.
+
+    Raises:
+        ValueError: fewer than one worker.
+    """
+
+    kind = "workers"
+
+    def __init__(self, model: M, workers: int) -> None:
+        if workers < 1:
+            raise ValueError(f"at least one worker has to work; got workers={workers}")
+        self.model = model
+        self.count = workers
+        self._own = list(model.parameters())
+
+    def __call__(
+        self,
+        loss_of: Callable[..., Tensor],
+        parts: Sequence[Part],
+        weights: Sequence[float] | None = None,
+    ) -> float:
+        """Add the gradient of Σ weight·loss to the model's parameters; the value of that sum.
+
+        Args:
+            loss_of: `loss_of(model, *part)`, one number; runs once a part, in a worker of its own.
+                (Processes need a function that can be sent to them: one at the top of a module.)
+            parts: at most one a worker.
+            weights: each part's share of the batch, such as its number of targets over all of
+                them; by default all the same.
+
+        Raises:
+            ValueError: more parts than workers, or as many weights as parts is not the case.
+            Exception: the first that a worker raised, in order; no gradient has changed then.
+        """
+        shares = [1 / len(parts)] * len(parts) if weights is None else list(weights)
+        if len(shares) != len(parts):
+            raise ValueError(
+                f"{len(parts)} parts were given with {len(shares)} weights; give one a part"
+            )
+        self._check(parts)
+        made = self._gradients(loss_of, parts, shares)
+        self._sum([gradients for _, gradients in made])
+        return float(sum(loss for loss, _ in made))
+
+    def each(self, function: Callable[..., Any], parts: Sequence[Part]) -> list[Any]:
+        """`function(model, *part)` for each part, in a worker of its own; the results in order.
+
+        Raises:
+            ValueError: more parts than workers.
+            Exception: the first that a worker raised, in order.
+        """
+        self._check(parts)
+        return self._each(function, parts)
+
+    def clip_grad_norm_(self, max_norm: float) -> float:
+        """`optim.clip_grad_norm_` of the model's parameters, which the workers may share."""
+        return clip_grad_norm_(self._own, max_norm)
+
+    def step(self, optimizer: Optimizer) -> None:
+        """`optimizer.step()`, which the workers may share."""
+        optimizer.step()
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the workers."""
+
+    @abstractmethod
+    def _gradients(
+        self, loss_of: Callable[..., Tensor], parts: Sequence[Part], shares: Sequence[float]
+    ) -> list[tuple[float, Gradients]]:
+        """A part's (share · loss, gradients) each; the first's gradients may be written to."""
+
+    @abstractmethod
+    def _each(self, function: Callable[..., Any], parts: Sequence[Part]) -> list[Any]: ...
+
+    def _check(self, parts: Sequence[Part]) -> None:
+        if not 1 <= len(parts) <= self.count:
+            raise ValueError(
+                f"{len(parts)} parts were given to {self.count} workers; give each at most one"
+            )
+
+    def _sum(self, made: Sequence[Gradients]) -> None:
+        for parameter, *gradients in zip(self._own, *made, strict=True):
+            arrived = [g for g in gradients if g is not None]
+            if not arrived:
+                continue
+            total, *others = arrived
+            for other in others:
+                total += other
+            before = grad_array(parameter)
+            parameter._grad = total if before is None else before + total
+
+
+def part_gradient(
+    model: Module,
+    parameters: Sequence[Tensor],
+    loss_of: Callable[..., Tensor],
+    part: Part,
+    share: float,
+) -> tuple[float, Gradients]:
+    """(share · loss, its gradients as arrays or None), with those of `parameters` as before."""
+    before = [p._grad for p in parameters]
+    try:
+        for p in parameters:
+            p._grad = None
+        loss = loss_of(model, *part)
+        loss.backward(np.full(loss.shape, share, loss.dtype), retain_graph=False)
+        return share * float(loss.item()), [grad_array(p) for p in parameters]
+    finally:
+        for p, grad in zip(parameters, before, strict=True):
+            p._grad = grad
