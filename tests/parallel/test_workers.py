@@ -170,7 +170,6 @@ def test_gradients_add_to_those_that_are_there(kind: Kind) -> None:
 def test_parameters_that_one_part_needs_alone_get_its_gradient(kind: Kind) -> None:
     draw = np.random.default_rng(0)
     m = nn.Sequential(nn.Linear(2, 3, generator=draw), nn.Linear(2, 3, generator=draw))
-    m[1].bias.requires_grad = False
     team = kind(m, 2)
     for parts in ([(0,), (1,)], [(1,), (0,)], [(0, 1), (0,)], [(0, 1), (1,)], [(0,), (0, 1)]):
         for p in m.parameters():
@@ -179,9 +178,14 @@ def test_parameters_that_one_part_needs_alone_get_its_gradient(kind: Kind) -> No
         for layer in (0, 1):
             times = sum(layer in part for part in parts)
             assert m[layer].weight.grad.data.tolist() == [[times, times]] * 3, parts
-        assert m[1].bias.grad is None
     team(some_layers, [(1,)], [1.0])  # fewer parts than workers, and gradients that are there
     assert m[0].weight.grad.data.tolist() == m[1].weight.grad.data.tolist() == [[2, 2]] * 3
+    team.close()
+    m[1].bias.requires_grad = False
+    m[1].bias.grad = None
+    team = kind(m, 2)
+    team(some_layers, [(0, 1), (1,)], [1.0, 1.0])
+    assert m[1].bias.grad is None and m[1].weight.grad.data.tolist() == [[4, 4]] * 3
     team.close()
 
 
