@@ -1,6 +1,8 @@
-"""One training step of nanoGPT's CPU recipe, against torch eager and HIPS autograd.
+"""One training step of nanoGPT's CPU recipe, against torch eager, HIPS autograd and JAX.
 
-    python benchmarks/gpt_step.py --torch-python PATH    # a Python that has torch, if not this one
+    python benchmarks/gpt_step.py --torch-python PATH --jax-python PATH
+
+(Pythons that have torch, and jax with autograd, where this one has not.)
 
 4 layers, 4 heads, 128 wide, block 64, batch 12, 65 symbols; float32, GELU by the exact erf, AdamW,
 gradients clipped to norm 1; forward, loss, backward, clip, update. The same weights to start with
@@ -118,12 +120,9 @@ def torch(fused: bool) -> Callable[[], Any]:
     return step
 
 
-def hips() -> Callable[[], Any]:
-    """HIPS autograd's step, with AdamW in NumPy. Its SciPy wrappers give the erf."""
-    import autograd
-    import autograd.numpy as np
+def _pure(np: Any, erf: Any) -> tuple[dict[str, Any], Callable[[dict[str, Any]], Any]]:
+    """(weights, loss of weights) of the same model as one function, in NumPy or a library alike."""
     import numpy
-    from autograd.scipy.special import erf
 
     draw = numpy.random.default_rng(0)
 
@@ -174,6 +173,31 @@ def hips() -> Callable[[], Any]:
         chosen = logits[numpy.arange(BATCH * BLOCK), y.reshape(-1)]
         return np.mean(np.log(np.sum(np.exp(logits), axis=-1)) - chosen)
 
+    return w, loss
+
+
+def _adamw(np: Any, time: Any, w: Any, m: Any, v: Any, g: Any) -> tuple[Any, Any]:
+    """(clip factor, new (w, m, v) by name), for values of NumPy or a library alike."""
+    total = np.sqrt(sum(np.vdot(d, d) for d in g.values()))
+    clip = np.minimum(1.0, 1.0 / (total + 1e-6)).astype(np.float32)
+    new: dict[str, Any] = {}
+    for key, old in w.items():
+        d = g[key] * clip
+        mean = 0.9 * m[key] + 0.1 * d
+        square = 0.999 * v[key] + 0.001 * d * d
+        step = (1e-3 / (1 - 0.9**time)) * mean / (np.sqrt(square / (1 - 0.999**time)) + 1e-8)
+        new[key] = old * (1 - 1e-5) - step, mean, square
+    return clip, new
+
+
+def hips() -> Callable[[], Any]:
+    """HIPS autograd's step, with AdamW in NumPy, all in float32."""
+    import autograd
+    import autograd.numpy
+    import numpy
+    from autograd.scipy.special import erf
+
+    w, loss = _pure(autograd.numpy, erf)
     both = autograd.value_and_grad(loss)
     m = {key: numpy.zeros_like(value) for key, value in w.items()}
     v = {key: numpy.zeros_like(value) for key, value in w.items()}
@@ -183,24 +207,49 @@ def hips() -> Callable[[], Any]:
         nonlocal time
         time += 1
         value, g = both(w)
-        total = math.sqrt(sum(float(numpy.vdot(d, d)) for d in g.values()))
-        clip = numpy.float32(min(1.0, 1.0 / (total + 1e-6)))
-        for key, old in w.items():
-            d = g[key] * clip
-            m[key] = 0.9 * m[key] + 0.1 * d
-            v[key] = 0.999 * v[key] + 0.001 * d * d
-            w[key] = old * (1 - 1e-5) - (1e-3 / (1 - 0.9**time)) * m[key] / (
-                numpy.sqrt(v[key] / (1 - 0.999**time)) + 1e-8
-            )
+        _, new = _adamw(numpy, time, w, m, v, g)
+        for key in w:
+            w[key], m[key], v[key] = new[key]
         return float(value)
 
     step.facts = {"first loss": round(step(), 3), "dtype": str(w["tokens"].dtype)}  # type: ignore[attr-defined]
     return step
 
 
+def jax() -> Callable[[], Any]:
+    """JAX's step, compiled whole, its old weights' memory given to the new ones."""
+    import jax
+    import jax.numpy as jnp
+
+    start, loss = _pure(jnp, jax.scipy.special.erf)
+
+    def whole(time: Any, w: Any, m: Any, v: Any) -> Any:
+        value, g = jax.value_and_grad(loss)(w)
+        _, new = _adamw(jnp, time, w, m, v, g)
+        return value, *({key: new[key][i] for key in new} for i in range(3))
+
+    compiled = jax.jit(whole, donate_argnums=(1, 2, 3))
+    state = [
+        {key: jnp.asarray(value) for key, value in start.items()},
+        *({key: jnp.zeros_like(value) for key, value in start.items()} for _ in range(2)),
+    ]
+    time = 0
+
+    def step() -> float:
+        nonlocal time
+        time += 1
+        value, *state[:] = compiled(jnp.float32(time), *state)
+        jax.block_until_ready(state)
+        return float(value)
+
+    step.facts = {"first loss": round(step(), 3), "dtype": str(state[0]["tokens"].dtype)}  # type: ignore[attr-defined]
+    return step
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--torch-python", default=sys.executable)
+    parser.add_argument("--jax-python", default=sys.executable, help="has jax and autograd")
     _rounds.add_arguments(parser)
     asked = parser.parse_args()
     contenders = [
@@ -209,12 +258,16 @@ def main() -> int:
                           python=asked.torch_python, packages=["torch"]),
         _rounds.Contender("torch eager, fused AdamW", __file__, "torch", {"fused": True},
                           python=asked.torch_python, packages=["torch"]),
-        _rounds.Contender("autograd", __file__, "hips", packages=["autograd", "numpy", "scipy"]),
+        _rounds.Contender("autograd", __file__, "hips", python=asked.jax_python,
+                          packages=["autograd", "numpy", "scipy"]),
+        _rounds.Contender("JAX, compiled", __file__, "jax", python=asked.jax_python,
+                          packages=["jax", "jaxlib"]),
     ]  # fmt: skip
     marks = [
-        _rounds.Mark("tinygrad_edu", "autograd", 3, 6),
-        _rounds.Mark("tinygrad_edu", "torch eager", 0.7, 1.0),
-        _rounds.Mark("tinygrad_edu", "torch eager, fused AdamW", 0.0, 0.9),
+        _rounds.Mark("tinygrad_edu", "torch eager", 0.95, 1.15),
+        _rounds.Mark("tinygrad_edu", "torch eager, fused AdamW", 0.9, 1.05),
+        _rounds.Mark("tinygrad_edu", "autograd", 5, 8),
+        _rounds.Mark("tinygrad_edu", "JAX, compiled", 1.3, 2),
     ]
     reached = _rounds.run(
         contenders, marks, rounds=asked.rounds, seconds=asked.seconds, seed=asked.seed,

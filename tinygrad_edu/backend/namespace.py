@@ -98,6 +98,10 @@ class ArrayNamespace(Namespace):
         return x.get() if hasattr(x, "get") else np.asarray(x)
 
 
+_SMALL = 4096
+"""Numbers in a product; `dot` fills its result with zeros first, which larger ones would feel."""
+
+
 class NumpyNamespace(ArrayNamespace):
     """NumPy itself, where a look for NaN costs less than a `where`."""
 
@@ -116,7 +120,7 @@ class NumpyNamespace(ArrayNamespace):
         return reduce(a, axis=axis, keepdims=keepdims)
 
     def matmul(self, a: Array, b: Array, out: Array | None = None) -> Array:
-        if a.ndim == 2 and b.ndim == 2 and out is None:
+        if out is None and a.ndim == 2 and b.ndim == 2 and len(a) * b.shape[1] < _SMALL:
             return a.dot(b)  # the same BLAS call, at half the cost of getting there
         return np.matmul(a, b, out=out)
 

@@ -238,21 +238,29 @@ def layer_norm_vjp(F: Any, need: Any, g: Any, saved: Any, x: Any, weight: Any) -
 
 
 def cross_entropy(F: Any, logits: Any, targets: Any, *, ignore_index: Any, reduction: Any) -> Any:
-    """(loss, (probabilities (N, V), targets (N,), counted (N,), number of targets))."""
+    """(loss, (probabilities (N, V), targets (N,), counted (N,) or None, number of targets)).
+
+    `counted` is None where all are; a GPU does not look, as it would have to wait.
+    """
     rows = as_rows(logits)
-    wanted = targets.reshape(-1)
-    counted = wanted != ignore_index
-    safe = F.where(counted, wanted, 0)
-    everyone = F.arange(rows.shape[0])
+    safe = targets.reshape(-1)
+    counted = safe != ignore_index
+    if F is backend.NUMPY and counted.all():
+        counted, number = None, safe.size
+    else:
+        safe, number = F.where(counted, safe, 0), counted.sum()
     top = F.max(rows, axis=-1, keepdims=True)
-    p = rows - F.where(F.isfinite(top), top, F.zeros_like(top))
-    chosen = p[everyone, safe]
+    if F is not backend.NUMPY or not math.isfinite(top.sum()):
+        top = F.where(F.isfinite(top), top, F.zeros_like(top))
+    p = rows - top
+    chosen = p[F.arange(rows.shape[0]), safe]
     F.exp(p, out=p)
     total = row_sums(F, p)
     total = F.where(total == 0, F.ones_like(total), total)  # a row of -inf alone: loss inf
-    losses = F.where(counted, F.log(total) - chosen, F.zeros_like(chosen))
+    losses = F.log(total) - chosen
+    if counted is not None:
+        losses = F.where(counted, losses, F.zeros_like(chosen))
     p /= total[:, None]
-    number = counted.sum()
     if reduction == "none":
         return losses.reshape(targets.shape), (p, safe, counted, number)
     loss = losses.sum() if reduction == "sum" else losses.sum() / number
@@ -262,14 +270,14 @@ def cross_entropy(F: Any, logits: Any, targets: Any, *, ignore_index: Any, reduc
 def cross_entropy_vjp(F: Any, g: Any, saved: Any, logits_shape: Any, reduction: Any) -> Any:
     """(softmax - one-hot)·g, over the number of targets for a mean; 0 where ignored."""
     p, targets, counted, number = saved
-    weight = g.reshape(-1) * counted
+    weight = g.reshape(-1) if counted is None else g.reshape(-1) * counted
     if reduction == "mean":
         weight = weight / number
     weight = weight.astype(p.dtype)
     d = p * weight[:, None]
     d[F.arange(d.shape[0]), targets] -= weight
-    # An ignored row gets 0 also where its logits are NaN or inf.
-    d = F.where(counted[:, None], d, F.zeros_like(d))
+    if counted is not None:  # an ignored row gets 0 also where its logits are NaN or inf
+        d = F.where(counted[:, None], d, F.zeros_like(d))
     return d.reshape(logits_shape), None
 
 

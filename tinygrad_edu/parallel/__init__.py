@@ -6,9 +6,14 @@ from tinygrad_edu.parallel.threads import ThreadedBackward
 from tinygrad_edu.parallel.workers import M, WorkerError, Workers, split_batch
 
 
-def make_workers(model: M, count: int, optimizer: Optimizer | None = None) -> Workers[M]:
-    """Processes where the system has them for this model and `count` is above 1, else threads."""
-    if count > 1 and can_fork(model):
+def make_workers(
+    model: M, count: int, optimizer: Optimizer | None = None, *, processes: bool = True
+) -> Workers[M]:
+    """Processes where the system has them for this model and `count` is above 1, else threads.
+
+    `processes` set to False asks for threads; `optimizer` is the one whose step they share.
+    """
+    if processes and count > 1 and can_fork(model):
         return ProcessBackward(model, count, optimizer)
     return ThreadedBackward(model, count)
 
