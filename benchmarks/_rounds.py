@@ -199,14 +199,19 @@ def measure(
 
 def print_setting(title: str, rounds: int, seconds: float, seed: int) -> None:
     """What one needs to know to run it again."""
+    print_machine(title)
+    print(f"{rounds} rounds, slices of {seconds:g} s in random order (seed {seed})")
+    print(f"unset in the workers: {', '.join(UNSET)}")
+
+
+def print_machine(title: str) -> None:
+    """The title, the command and what it runs on."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     command = shlex.join([Path(sys.executable).name, *sys.orig_argv[1:]])
     if title:
         print(title)
     print(f"$ {command}")
     print(f"{cores} cores of {os.cpu_count()}, {_processor()}, {platform.platform()}")
-    print(f"{rounds} rounds, slices of {seconds:g} s in random order (seed {seed})")
-    print(f"unset in the workers: {', '.join(UNSET)}")
 
 
 def quartiles(samples: Sequence[float]) -> tuple[float, float, float]:

@@ -70,8 +70,30 @@ def test_the_demo_command_runs(tmp_path: Path) -> None:
 def test_the_train_command_leaves_a_run_that_the_sample_command_writes_from(tmp_path: Path) -> None:
     train = blocks("sh")[0].rpartition("&& ")[2]
     command(train, tmp_path, "--steps", "2", "--validation-fraction", "0.01")
-    (sample,) = re.findall(r"`(tinygrad-edu sample [^`]*)`", README)
+    (sample,) = re.findall(r"`(tinygrad-edu sample runs[^`]*)`", README)
     assert command(sample, tmp_path).startswith("The ")
+    assert (tmp_path / "runs" / "python-docs-1" / "loss.svg").exists()
+
+
+def test_the_models_that_come_with_the_package_write(tmp_path: Path) -> None:
+    (docs,) = re.findall(r"`(tinygrad-edu sample)`", README)
+    assert len(command(docs, tmp_path, "--max-new-tokens", "30")) > 30
+    (grammar,) = re.findall(r"`(tinygrad-edu sample grammar [^`]*)`", README)
+    shown = command(grammar, tmp_path)
+    assert "after 'o gato '" in shown and "KL(truth | model)" in shown
+    assert all(len(line) <= 80 for line in shown.splitlines())
+
+
+def test_what_computes_is_told(tmp_path: Path) -> None:
+    (info,) = re.findall(r"`(tinygrad-edu info)`", README)
+    assert "numpy" in command(info, tmp_path)
+
+
+@pytest.mark.slow
+def test_a_step_is_taken_apart(tmp_path: Path) -> None:
+    (profile,) = re.findall(r"`(tinygrad-edu train --profile)`", README)
+    assert "linear" in command(profile, tmp_path)
+    assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.slow

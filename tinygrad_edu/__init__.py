@@ -92,6 +92,7 @@ from tinygrad_edu.autograd.modes import (
     no_grad,
     unfused,
 )
+from tinygrad_edu.autograd.profiling import profile
 from tinygrad_edu.autograd.tensor import Tensor, get_default_dtype, set_default_dtype
 from tinygrad_edu.autograd.transforms import grad, jvp, value_and_grad, vjp
 from tinygrad_edu.backend import get_backend, set_backend
@@ -168,6 +169,7 @@ __all__ = [
     "packed_attention",
     "permute",
     "power",
+    "profile",
     "rand",
     "randn",
     "relu",

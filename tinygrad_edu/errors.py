@@ -27,3 +27,7 @@ class AnomalyError(FloatingPointError):
 
 class DeviceError(TypeError):
     """Arrays of two array libraries in one operation."""
+
+
+class ProfileError(RuntimeError):
+    """A profile that cannot be opened, as one is open already."""

@@ -57,6 +57,7 @@ def make_config(tmp_path: Path, text_file: Path) -> Callable[..., lm.TrainConfig
             "validation_interval": 4,
             "checkpoint_interval": 4,
             "sample_length": 5,
+            "curve": False,
             "tune_allocator": False,
         }
         return lm.TrainConfig(**{**options, **changes})

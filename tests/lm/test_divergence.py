@@ -147,7 +147,8 @@ def test_weights_that_are_no_numbers_are_never_saved(make_config: MakeConfig) ->
     run = lm.train(config).run
     material = read_material(config)
     learner = Learner(config, material.tokenizer.vocab_size, material.split.training)
-    plan = Plan(config, run, "tiny", 1, 1, 1, 1, 1, False)
+    cost = lm.step_cost(learner.model.config, 4)
+    plan = Plan(config, run, "tiny", 1, 1, 1, 1, {"all": 1}, cost, (1, "threads"), "", False)
     session = Session(plan, learner, material, lm.Reporter(), lambda: 0.0)
     session.restore(load_checkpoint(run))
     learner.model.final_norm.weight.data[0] = np.inf

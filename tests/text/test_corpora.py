@@ -85,7 +85,7 @@ def test_a_file_may_have_the_name_of_a_corpus(
     [
         ("python-doc", "did you mean python-docs?"),
         ("inptu.txt", "did you mean input.txt?"),
-        ("qqq", "give a path, or the name of a corpus: python-docs"),
+        ("qqq", "give a path, or the name of a corpus: grammar, python-docs"),
         ("nowhere/input.txt", "nor a folder nowhere; give a path"),
     ],
 )

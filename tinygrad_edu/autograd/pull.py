@@ -32,8 +32,15 @@ def pull_raw(node: Tensor, g: Array) -> Sequence[Any]:
     op: Primitive = node.op
     pull = op.pull
     if pull is None:
-        pull = op.pull = _compile(op)
+        pull = compiled(op)
     return pull(node, g)
+
+
+def compiled(primitive: Primitive) -> Pull:
+    """The primitive's raw pull, compiled the first time it is asked for."""
+    if primitive.pull is None:
+        primitive.pull = _compile(primitive)
+    return primitive.pull
 
 
 def pull_and_free(node: Tensor, g: Array) -> Sequence[Any]:

@@ -15,6 +15,8 @@ from tinygrad_edu import lm
 
 FINISHED, DIVERGED, BAD_INPUT, INTERRUPTED, UNSEEN = 0, 1, 2, 130, 141
 """Exit codes; 130 is what shells report for a program ended by Ctrl-C, 141 by a closed pipe."""
+SHOWN = 40
+"""Symbols that `sample --show-probabilities` writes at most."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,8 @@ class Train:
     Attributes:
         resume: go on with the run in this folder, with its options; those given here replace them.
         config: take the options from this config.toml; those given here replace them.
+        profile: say where the time and memory of one step go, by module and operation, and train
+            nothing.
     """
 
     options: Annotated[lm.TrainConfig, tyro.conf.arg(name="")] = field(
@@ -35,6 +39,7 @@ class Train:
     )
     resume: Path | None = None
     config: Path | None = None
+    profile: bool = False
 
     def inherited(self) -> lm.TrainConfig:
         """The options to start from: those of the run or file named, else the defaults."""
@@ -50,6 +55,9 @@ class Train:
         """Train, shown in the terminal; where that is closed, to the end nevertheless."""
         from tinygrad_edu.lm.display import TerminalReporter
 
+        if self.profile:
+            print(lm.profile_step(self.options).table())
+            return FINISHED
         reporter = TerminalReporter()
         if self.resume is not None:
             result = lm.resume(self.resume, self.options, reporter)
@@ -65,26 +73,35 @@ class Sample:
     """Let a trained model write on from a prompt.
 
     Attributes:
-        run_folder: the folder of the run.
+        run_folder: the folder of a run, or a model that comes with the package: python-docs,
+            grammar.
         prompt: the text to go on from; without one it begins a new line.
         max_new_tokens: how much to write.
         temperature: 0 always takes the likeliest token, 1 draws as the model predicts.
         top_k: draw among the k likeliest tokens only; 0 among all.
         seed: another seed gives another text.
+        show_probabilities: show what the model thinks comes next, beside the true probabilities
+            where the text was drawn from the grammar: after the prompt, and at each symbol of the
+            first 40.
     """
 
-    run_folder: Annotated[Path, tyro.conf.arg(name="run", metavar="RUN"), tyro.conf.Positional]
+    run_folder: Annotated[Path, tyro.conf.arg(name="run", metavar="RUN"), tyro.conf.Positional] = (
+        Path(lm.shipped.DEFAULT)
+    )
     prompt: Annotated[str, tyro.conf.arg(metavar="PROMPT"), tyro.conf.Positional] = ""
     max_new_tokens: int = 500
     temperature: float = 0.8
     top_k: int = 0
     seed: int = 1
+    show_probabilities: bool = False
 
     def run(self) -> int:
         """Print the prompt and what follows, as it comes; nothing where either is refused."""
         from tinygrad_edu.lm.display import printable
 
         trained = lm.load_trained(self.run_folder)
+        if self.show_probabilities:
+            return self._show(trained)
         pieces = trained.write(
             self.prompt, self.max_new_tokens, self.temperature, self.top_k, self.seed
         )
@@ -93,6 +110,23 @@ class Sample:
         for piece in pieces:
             print(printable(piece), end="", flush=True)
         print()
+        return FINISHED
+
+
+    def _show(self, trained: lm.Trained) -> int:
+        """The next symbol after the prompt as a table, then a line for each that is written."""
+        from tinygrad_edu.lm import probabilities
+
+        source = probabilities.source_of(trained)
+        context = self.prompt or "\n"
+        view = probabilities.view_or_guess(trained, context, source)
+        print("\n".join(probabilities.table(view)))
+        print("\nwritten  candidates, model" + ("/truth" if source else ""))
+        length = min(self.max_new_tokens, SHOWN)
+        for symbol in trained.write(self.prompt, length, self.temperature, self.top_k, self.seed):
+            print(probabilities.row(symbol, view))
+            context += symbol
+            view = probabilities.view_or_guess(trained, context, source)
         return FINISHED
 
 

@@ -6,8 +6,10 @@ trained = lm.load_trained(result.run)
 print("".join(trained.write("The ", max_new_tokens=200)))
 """
 
+from tinygrad_edu.lm import shipped
 from tinygrad_edu.lm.checkpoint import read_config
 from tinygrad_edu.lm.config import TrainConfig, from_toml, read_config_file, to_toml
+from tinygrad_edu.lm.cost import Cost, parameters_by_group, step_cost
 from tinygrad_edu.lm.data import split_tokens, training_batch, validation_batches
 from tinygrad_edu.lm.errors import (
     ConfigError,
@@ -19,6 +21,7 @@ from tinygrad_edu.lm.errors import (
 from tinygrad_edu.lm.evaluation import Evaluation, evaluate, evaluating
 from tinygrad_edu.lm.gpt import GPT, GPTConfig
 from tinygrad_edu.lm.plan import Plan
+from tinygrad_edu.lm.profiling import StepProfile, profile_step
 from tinygrad_edu.lm.reporting import Reporter, Result, StepReport, ValidationReport
 from tinygrad_edu.lm.sampling import next_token
 from tinygrad_edu.lm.trained import Trained, load_trained
@@ -27,6 +30,7 @@ from tinygrad_edu.lm.trainer import resume, train
 __all__ = [
     "GPT",
     "ConfigError",
+    "Cost",
     "DivergenceError",
     "Evaluation",
     "GPTConfig",
@@ -35,6 +39,7 @@ __all__ = [
     "Result",
     "RunError",
     "SamplingError",
+    "StepProfile",
     "StepReport",
     "TextError",
     "TrainConfig",
@@ -45,10 +50,14 @@ __all__ = [
     "from_toml",
     "load_trained",
     "next_token",
+    "parameters_by_group",
+    "profile_step",
     "read_config",
     "read_config_file",
     "resume",
+    "shipped",
     "split_tokens",
+    "step_cost",
     "to_toml",
     "train",
     "training_batch",

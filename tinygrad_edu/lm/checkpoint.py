@@ -2,10 +2,13 @@
 
     config.toml         the options; with the tokenizer they fix the model's shape
     tokenizer.json      symbols and their ids
-    model.safetensors   the weights of the newest checkpoint
+    model.safetensors   the weights of the newest checkpoint; at the end of a run with patience,
+                        those of the best validation
     metrics.jsonl       one JSON object a step, and one a validation
     samples.txt         what the model wrote at each validation
+    loss.svg            the losses over the steps (`lm.curve`)
     checkpoint/step-N/  all that is needed to go on as if nothing had happened
+    checkpoint/best-N.safetensors  with patience, the weights of the best validation
     .lock               held by the process that trains (`lm.lock`)
 
 A checkpoint is a folder of its own, written under a temporary name, synced and renamed: weights and
@@ -57,6 +60,7 @@ class Progress:
         metrics_bytes, samples_bytes: lengths of the two logs at this step.
         loss: the training loss of the last step; None before the first.
         validation_loss: the last one measured, or None.
+        best: `patience.Best` as a mapping; None before the first validation.
     """
 
     step: int
@@ -67,6 +71,7 @@ class Progress:
     samples_bytes: int
     loss: float | None
     validation_loss: float | None
+    best: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -194,6 +199,37 @@ def save_checkpoint(
     for other in parent.iterdir():
         if other != final and other.is_dir():
             shutil.rmtree(other)
+
+
+def write_best(run: Path, step: int, weights: Mapping[str, NDArray[Any]]) -> None:
+    """Keep the weights of the best validation so far, under their step's name.
+
+    Those kept before stay until a checkpoint names the new ones (`drop_bests`): a run that is
+    killed in between goes on from the checkpoint, and needs the ones that it knows of.
+    """
+    (run / CHECKPOINTS).mkdir(exist_ok=True)
+    write_arrays(_best(run, step), weights)
+
+
+def drop_bests(run: Path, but: int | None) -> None:
+    """Drop the kept weights of all steps but one."""
+    for path in (run / CHECKPOINTS).glob("best-*.safetensors"):
+        if but is None or path != _best(run, but):
+            path.unlink()
+
+
+def publish(run: Path, weights: Mapping[str, NDArray[Any]]) -> None:
+    """Make these the run's `model.safetensors`, which is what samples are written with."""
+    write_arrays(run / MODEL, weights)
+
+
+def read_best(run: Path, step: int) -> Arrays:
+    """The weights that `write_best` kept; RunError where they are missing or damaged."""
+    return read_arrays(_best(run, step))
+
+
+def _best(run: Path, step: int) -> Path:
+    return run / CHECKPOINTS / f"best-{step:08d}.safetensors"
 
 
 def begun(run: Path) -> bool:

@@ -50,9 +50,17 @@ class TrainConfig:
         validation_interval: steps from one validation, with a sample, to the next.
         max_validation_tokens: of a longer held-out part a validation reads so many tokens, in
             windows spread evenly over it; 0 reads all.
+        patience: validations in a row that may be no better than the best before them; then
+            training stops. The model that is kept is the best one. 0 never stops, and keeps the
+            last.
+        min_delta: nats by which a validation has to be better for `patience` to begin anew.
+        overfit_one_batch: read the batch of step 0 at every step: a check that the model can learn
+            at all.
         checkpoint_interval: steps from one checkpoint to the next.
         sample_length: tokens of the sample at each validation; 0 for none.
-        threads: threads that share each batch, with one BLAS thread each; 0 takes one a core.
+        curve: draw loss.svg at each validation.
+        threads: workers that share each batch, with one BLAS thread each; 0 takes one a core.
+        processes: let the workers be processes where the system has them (Linux), not threads.
         tune_allocator: let glibc keep freed memory (no effect on other systems).
     """
 
@@ -76,10 +84,15 @@ class TrainConfig:
     clip_norm: float = 1.0
     validation_fraction: float = 0.1
     validation_interval: int = 250
-    max_validation_tokens: int = 100_000
+    max_validation_tokens: int = 0
+    patience: int = 0
+    min_delta: float = 0.0
+    overfit_one_batch: bool = False
     checkpoint_interval: int = 250
     sample_length: int = 200
+    curve: bool = True
     threads: int = 0
+    processes: bool = True
     tune_allocator: bool = True
 
     def __post_init__(self) -> None:
@@ -115,9 +128,13 @@ CHANGEABLE = (
     "clip_norm",
     "validation_interval",
     "max_validation_tokens",
+    "patience",
+    "min_delta",
     "checkpoint_interval",
     "sample_length",
+    "curve",
     "threads",
+    "processes",
     "tune_allocator",
 )
 """Options that may differ when a run is resumed: none changes its batches or the weights' shapes.
@@ -158,6 +175,8 @@ _BOUNDS: dict[str, Bounds] = {
     "validation_fraction": (0, math.nextafter(1, 0)),
     "validation_interval": (1, _LARGEST),
     "max_validation_tokens": (0, _LARGEST),
+    "patience": (0, _LARGEST),
+    "min_delta": (0, _LARGEST),
     "checkpoint_interval": (1, _LARGEST),
     "sample_length": (0, _LARGEST),
     "threads": (0, _LARGEST),
@@ -186,6 +205,20 @@ def check(config: TrainConfig) -> None:
         raise ConfigError(
             f"--min-learning-rate {config.final_learning_rate:g} is above --learning-rate "
             f"{config.learning_rate:g}; the schedule falls from the one to the other"
+        )
+    _check_patience(config)
+
+
+def _check_patience(config: TrainConfig) -> None:
+    if config.patience and not config.validation_fraction:
+        raise ConfigError(
+            f"--patience {config.patience} waits for validations, but --validation-fraction 0 "
+            "holds nothing out; leave one of the two out"
+        )
+    if config.patience and config.overfit_one_batch:
+        raise ConfigError(
+            f"--patience {config.patience} was given with --overfit-one-batch, whose validations "
+            "are to get worse; leave one of the two out"
         )
 
 
@@ -312,6 +345,6 @@ def _kind_name(kind: Any) -> str:
 
 
 def worker_count(config: TrainConfig) -> int:
-    """The threads that share a batch: as many as asked for or one a core, each with a window."""
+    """The workers that share a batch: as many as asked for or one a core, each with a window."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return min(config.threads or cores or 1, config.batch_size)

@@ -21,9 +21,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from tinygrad_edu.lm import textplot
+from tinygrad_edu.lm.history import Smooth
+from tinygrad_edu.lm.machine import mebibytes
 from tinygrad_edu.lm.output import Output, discard
-from tinygrad_edu.lm.plan import Plan
-from tinygrad_edu.lm.reporting import Reporter, Result, StepReport, ValidationReport
+from tinygrad_edu.lm.plan import Plan, scaled
+from tinygrad_edu.lm.reporting import Measured, Reporter, Result, StepReport, ValidationReport
 
 PLAIN_LINES = 20
 """About so many lines tell of the steps where nothing is live."""
@@ -40,7 +43,7 @@ class TerminalReporter(Reporter):
     def __init__(self, console: Console | None = None) -> None:
         self.lost: OSError | None = None
         self.console = self._on_standard_output() if console is None else console
-        self.smooth = _Smooth()
+        self.smooth = Smooth()
         self._errors = sys.stderr
         self._plan: Plan | None = None
         self._live: Live | None = None
@@ -83,6 +86,10 @@ class TerminalReporter(Reporter):
             self._live = Live(self._line, console=self.console, refresh_per_second=8)
             self._live.start()
 
+    def measuring(self, what: str) -> None:
+        """Say what takes a moment."""
+        self._write(f"Measuring {what} …")
+
     def stepped(self, report: StepReport) -> None:
         """Move the live line, or write a line now and then."""
         loss = self.smooth.add(report.loss)
@@ -105,6 +112,8 @@ class TerminalReporter(Reporter):
         if report.loss is not None:
             parts.append(f"validation loss {report.loss:.3f}")
             parts.append(f"perplexity {report.perplexity:,.1f}")
+            if report.bits_per_byte is not None:
+                parts.append(f"{report.bits_per_byte:.3f} bits a byte")
         self._write("  ".join(parts), style="bold")
         if report.sample:
             self._write_sample(printable(report.sample.strip("\n")))
@@ -120,8 +129,13 @@ class TerminalReporter(Reporter):
         self._write("Stopping: what was begun is finished, then saved. Ctrl-C again ends at once.")
 
     def finished(self, result: Result) -> None:
-        """Where everything is, and what to type next."""
+        """What was learnt and measured, where everything is, and what to type next."""
         self.closed()
+        self._write_curve(result)
+        for sentence in result.verdict:
+            self._write(sentence)
+        if result.measured and self._plan:
+            self._write_measured(result.measured, self._plan)
         folder = shlex.quote(str(result.run))
         if result.interrupted:
             said = f"Stopped at step {result.step:,} and saved. To go on:"
@@ -134,6 +148,28 @@ class TerminalReporter(Reporter):
         self._write(f"  {command}", style="bold")
         if self.lost:
             self._complain(f"{said} {command}")
+
+    def _write_curve(self, result: Result) -> None:
+        if self._plan is None or result.history is None or not result.step:
+            return
+        marks = textplot.UNICODE if _can_show(self.console, "·●│└┈╌─═") else textplot.ASCII
+        width = min(80, self.console.width) if self.console.is_terminal else 80
+        self.console.print()
+        for row in textplot.plot(result.history, self._plan.symbols, width=width, marks=marks):
+            line = Text()
+            for piece in row:
+                line.append(piece.text, style=_STYLES.get(piece.kind, ""))
+            line.rstrip()
+            self.console.print(line, soft_wrap=not self.console.is_terminal)
+        self.console.print()
+
+    def _write_measured(self, found: Measured, plan: Plan) -> None:
+        """The plan's rows again, as they came to be."""
+        self.console.print()
+        for heading, sentence in measured_lines(found, plan):
+            line = Text(f"{heading:<8}", style="bold").append(sentence, style="not bold")
+            self.console.print(line, soft_wrap=not self.console.is_terminal)
+        self.console.print()
 
     def closed(self) -> None:
         """Take the live line off the screen's hands."""
@@ -192,18 +228,59 @@ class LiveLine:
         yield line
 
 
-class _Smooth:
-    """An exponential average of the loss, unbiased from the first value on."""
+_STYLES = {
+    "training": "cyan",
+    "validation": "bold red",
+    "uniform": "dim",
+    "unigram": "green",
+    "ngram": "magenta",
+    "floor": "bold",
+}
 
-    def __init__(self, keep: float = 0.95) -> None:
-        self.keep = keep
-        self.total = 0.0
-        self.weight = 0.0
 
-    def add(self, value: float) -> float:
-        self.total = self.keep * self.total + (1 - self.keep) * value
-        self.weight = self.keep * self.weight + (1 - self.keep)
-        return self.total / self.weight
+def _can_show(console: Console, symbols: str) -> bool:
+    """Whether the output's encoding has these symbols."""
+    try:
+        symbols.encode(console.encoding)
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def measured_lines(found: Measured, plan: Plan) -> list[tuple[str, str]]:
+    """(heading, sentence): what the plan foresaw, as it came to be."""
+    steps = found.steps
+    share = steps / plan.config.steps if plan.config.steps else 0.0
+    made = (
+        f"{steps:,} of {plan.config.steps:,} planned steps in {duration(found.step_seconds)}, "
+        f"{1e3 * found.step_seconds / steps:.1f} ms each"
+    )
+    rates = (
+        f"{found.tokens_per_second:,.0f} tokens/s, {scaled(found.flops_per_second)}FLOP/s in "
+        f"matrix products ({scaled(share * plan.flops)}FLOP)"
+    )
+    return [
+        ("made", made),
+        ("", f"{rates}"),
+        ("besides", f"validations, samples and checkpoints took {duration(found.pauses_seconds)}"),
+        (
+            "memory",
+            f"weights {mebibytes(found.weight_bytes)}, AdamW {mebibytes(found.optimizer_bytes)}",
+        ),
+        ("", _resident(found)),
+    ]
+
+
+def _resident(found: Measured) -> str:
+    if not found.resident_bytes:
+        return "the system does not tell how much was resident"
+    first, *others = found.resident_bytes
+    said = f"resident at most {mebibytes(first)}"
+    if others:
+        said += " and " + ", ".join(mebibytes(size) for size in others)
+    if found.resident_before is not None:
+        said += f" ({mebibytes(found.resident_before)} before)"
+    return said
 
 
 def duration(seconds: float) -> str:

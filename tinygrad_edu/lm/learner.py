@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tinygrad_edu import Tensor, optim
+from tinygrad_edu.autograd.profiling import section
 from tinygrad_edu.lm.config import TrainConfig, worker_count
 from tinygrad_edu.lm.data import Tokens, stream, training_batch
 from tinygrad_edu.lm.gpt import GPT, GPTConfig
-from tinygrad_edu.parallel import ThreadedBackward, split_batch
+from tinygrad_edu.parallel import Workers, make_workers, split_batch
 
 
 def gpt_config(config: TrainConfig, vocab_size: int) -> GPTConfig:
@@ -64,7 +65,11 @@ class Gradient:
         return math.isfinite(self.loss) and math.isfinite(self.norm)
 
 
-def _loss_of(model: GPT, ids: Any, targets: Any) -> Tensor:
+def _loss_of(model: GPT, ids: Any, targets: Any, seed: int, step: int, worker: int) -> Tensor:
+    """(At the top of a module, so that another process can be told to run it.)"""
+    if model.config.dropout:
+        fresh = stream(seed, "dropout", step, worker)
+        model.generator.bit_generator.state = fresh.bit_generator.state
     return model.loss(ids, targets)
 
 
@@ -79,7 +84,18 @@ class Learner:
         self.schedule = schedule_of(config)
         self.step = 0
         self._worked_out: Gradient | None = None
-        self._workers = ThreadedBackward(self.model, worker_count(config))
+        self.workers: Workers[GPT] = make_workers(
+            self.model, worker_count(config), self.optimizer, processes=config.processes
+        )
+
+    def close(self) -> None:
+        """End the workers."""
+        self.workers.close()
+
+    def optimizer_bytes(self) -> int:
+        """What the optimizer's averages take now."""
+        arrays = (a for state in self.optimizer.state.values() for a in state.values())
+        return sum(a.nbytes for a in arrays if hasattr(a, "nbytes"))
 
     def learning_rate(self) -> float:
         """Of the next step: linear warm-up, then a cosine down to the final one."""
@@ -94,31 +110,35 @@ class Learner:
             self._worked_out = self._work_out()
         return self._worked_out
 
-    def _work_out(self) -> Gradient:
+    @section("data")
+    def batch(self) -> tuple[Tokens, Tokens]:
+        """The inputs and targets of the next step; always the first ones where those are all."""
         config = self.config
-        ids, targets = training_batch(
+        return training_batch(
             self.tokens,
             block_size=config.block_size,
             batch_size=config.batch_size,
             seed=config.seed,
-            step=self.step,
+            step=0 if config.overfit_one_batch else self.step,
         )
-        if config.dropout:
-            for worker, model in enumerate(self._workers.models):
-                fresh = stream(config.seed, "dropout", self.step, worker)
-                model.generator.bit_generator.state = fresh.bit_generator.state
-        parts = split_batch([ids, targets], len(self._workers.models))
-        shares = [len(part[0]) / len(ids) for part in parts]
-        loss = self._workers(_loss_of, parts, shares)
-        norm = optim.clip_grad_norm_(self.model.parameters(), config.clip_norm or math.inf)
+
+    def _work_out(self) -> Gradient:
+        config = self.config
+        parts = split_batch(self.batch(), self.workers.count)
+        shares = [len(part[0]) / config.batch_size for part in parts]
+        jobs = [(*part, config.seed, self.step, worker) for worker, part in enumerate(parts)]
+        loss = self.workers(_loss_of, jobs, shares)
+        with section("clip"):
+            norm = self.workers.clip_grad_norm_(config.clip_norm or math.inf)
         return Gradient(loss, norm)
 
+    @section("optimizer")
     def move(self) -> None:
         """Make the step with the gradient that `gradient` worked out."""
         rate = self.learning_rate()
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        self.optimizer.step()
+        self.workers.step(self.optimizer)
         self.optimizer.zero_grad()
         self._worked_out = None
         self.step += 1

@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tinygrad_edu import text
 from tinygrad_edu.lm.config import TrainConfig
 from tinygrad_edu.lm.data import Split, split_tokens
 
 
+class Source(Protocol):
+    """What a text was drawn from, where its probabilities are known (`text.Grammar`)."""
+
+    def losses(self, windows: Sequence[str]) -> NDArray[np.float64]:
+        """B windows of T+1 symbols -> (B, T): -ln of each next one's true probability, in nats."""
+        ...
+
+
 @dataclass(frozen=True)
 class Material:
-    """A text made ready to learn from."""
+    """A text made ready to learn from.
+
+    Attributes:
+        token_bytes: (V,), the bytes of each symbol in UTF-8.
+        source: what drew the text; None where nobody knows.
+    """
 
     name: str
     characters: int
@@ -22,6 +40,8 @@ class Material:
     split: Split
     opening: int
     """The id of the symbol that samples go on from."""
+    token_bytes: NDArray[np.int64]
+    source: Source | None = None
 
 
 def anchored(corpus: tuple[str, ...]) -> tuple[str, ...]:
@@ -48,4 +68,6 @@ def read_material(config: TrainConfig) -> Material:
         tokenizer=tokenizer,
         split=split_tokens(tokens, config.block_size, config.validation_fraction),
         opening=tokenizer.encode(opening(tokenizer))[0],
+        token_bytes=np.array([len(symbol.encode("utf-8")) for symbol in tokenizer.symbols]),
+        source=getattr(corpus, "source", None),
     )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tinygrad_edu.lm.config import TrainConfig, worker_count
+from tinygrad_edu.lm.config import TrainConfig
+from tinygrad_edu.lm.cost import Cost
 from tinygrad_edu.lm.data import validation_windows
+from tinygrad_edu.lm.machine import mebibytes
 
 
 @dataclass(frozen=True)
@@ -19,7 +22,10 @@ class Plan:
         characters: its length.
         symbols: V, the different tokens.
         training_tokens, validation_tokens: learnt from, and held out.
-        parameters: numbers to be trained.
+        groups: numbers to be trained, by the part of the model that they belong to.
+        cost: of a step, in FLOPs and bytes.
+        workers: how many share each batch, and of what kind, "threads" or "processes".
+        blas: the library of the matrix products.
         allocator_tuned: whether glibc was told to keep freed memory.
         changed_rate: where a resumed run has other options than before that change it, the learning
             rate that its next step would have had, and the one it has.
@@ -32,9 +38,17 @@ class Plan:
     symbols: int
     training_tokens: int
     validation_tokens: int
-    parameters: int
+    groups: Mapping[str, int]
+    cost: Cost
+    workers: tuple[int, str]
+    blas: str
     allocator_tuned: bool
     changed_rate: tuple[float, float] | None = None
+
+    @property
+    def parameters(self) -> int:
+        """Numbers to be trained, in all."""
+        return sum(self.groups.values())
 
     @property
     def tokens_per_step(self) -> int:
@@ -66,25 +80,58 @@ class Plan:
                 f"GPT of {self.parameters:,} parameters: {counted(config.num_layers, 'layer')}, "
                 f"{counted(config.num_heads, 'head')}, {config.embed_dim} wide",
             ),
+            *(("", part) for part in filled(f"{k} {n:,}" for k, n in self.groups.items())),
             (
                 "step",
                 f"{counted(config.batch_size, 'window')} of {config.block_size}: "
                 f"{self.tokens_per_step:,} tokens; "
                 f"{counted(self.steps_per_epoch, 'step')} an epoch",
             ),
-            ("plan", f"{counted(config.steps, 'step')}: {self.epochs:.2f} epochs"),
+            ("plan", self._planned()),
+            ("FLOPs", self._flops()),
+            ("memory", self._memory()),
+            ("cores", self._workers()),
         ]
-        workers = worker_count(config)
-        if workers > 1:
-            lines.append(("threads", f"{workers} share each batch, with one BLAS thread each"))
         if self.changed_rate:
             before, now = self.changed_rate
             said = f"{now:.3g} now, not {before:.3g}: the schedule follows the new options"
             lines.append(("rate", said))
         if self.allocator_tuned:
-            lines.append(("memory", "glibc keeps freed blocks for the next step (mallopt)"))
+            lines.append(("heap", "glibc keeps freed blocks for the next step (mallopt)"))
         lines.append(("run", str(self.run)))
         return lines
+
+    def _planned(self) -> str:
+        config = self.config
+        if config.overfit_one_batch:
+            return f"{counted(config.steps, 'step')}, all on the batch of the first"
+        return f"{counted(config.steps, 'step')}: {self.epochs:.2f} epochs"
+
+    def _flops(self) -> str:
+        forward, backward = self.cost.forward_flops, self.cost.backward_flops
+        return (
+            f"a step {scaled(forward)} forward, {scaled(backward)} backward "
+            f"({backward / forward:.1f} ×); in all {scaled(self.flops)}"
+        )
+
+    @property
+    def flops(self) -> int:
+        """Of the matrix products of all steps."""
+        return self.config.steps * (self.cost.forward_flops + self.cost.backward_flops)
+
+    def _memory(self) -> str:
+        cost = self.cost
+        return (
+            f"weights {mebibytes(cost.weight_bytes)}, gradients {mebibytes(cost.gradient_bytes)}, "
+            f"AdamW {mebibytes(cost.optimizer_bytes)}, "
+            f"activations {mebibytes(cost.activation_bytes)}"
+        )
+
+    def _workers(self) -> str:
+        count, kind = self.workers
+        if count == 1:
+            return f"one worker with one BLAS thread ({self.blas})"
+        return f"{count} {kind} share a batch, one BLAS thread each ({self.blas})"
 
     def _read_at_a_validation(self) -> str:
         """How much of the held-out part, where it is not all of it."""
@@ -99,3 +146,24 @@ class Plan:
 def counted(number: int, noun: str) -> str:
     """`1 layer`, `4 layers`, `2,000 steps`."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def filled(parts: Iterable[str], width: int = 72) -> Iterator[str]:
+    """Parts with commas between, in as few lines of at most `width` as they need."""
+    line = ""
+    for part in parts:
+        if line and len(line) + len(part) + 3 > width:
+            yield line + ","
+            line = ""
+        line += (", " if line else "") + part
+    if line:
+        yield line
+
+
+def scaled(number: float) -> str:
+    """`950`, `3.96 G`, `7.92 T`: three digits and a thousand's letter."""
+    for letter in ("", "k", "M", "G", "T", "P"):
+        if number < 999.5 or letter == "P":
+            return f"{number:.3g} {letter}".rstrip()
+        number /= 1000
+    raise AssertionError("the last letter takes all")

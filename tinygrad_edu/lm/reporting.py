@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from tinygrad_edu.lm.history import History
+from tinygrad_edu.lm.patience import Best
 from tinygrad_edu.lm.plan import Plan
 
 
@@ -39,12 +41,41 @@ class ValidationReport:
         loss: mean loss, in nats, over all its pairs; None where nothing is held out.
         perplexity: e to the loss; None likewise.
         sample: what the model writes now; empty where no sample was asked for.
+        bits_per_byte: what the held-out text takes as a file that this model has coded.
     """
 
     step: int
     loss: float | None
     perplexity: float | None
     sample: str
+    bits_per_byte: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What the plan foresaw, as it came to be in this process.
+
+    Attributes:
+        steps: made here; a resumed run made others before.
+        step_seconds: spent on them.
+        pauses_seconds: spent on validations, samples, drawings and checkpoints.
+        tokens_per_second: of the steps.
+        flops_per_second: of their matrix products.
+        weight_bytes, optimizer_bytes: of the arrays that there are.
+        resident_bytes: memory held at most by each process that worked, this one first; empty
+            where the system does not tell.
+        resident_before: held at most by this process before it began.
+    """
+
+    steps: int
+    step_seconds: float
+    pauses_seconds: float
+    tokens_per_second: float
+    flops_per_second: float
+    weight_bytes: int
+    optimizer_bytes: int
+    resident_bytes: tuple[int, ...] = ()
+    resident_before: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +89,11 @@ class Result:
         validation_loss: the last one measured; None where nothing is held out.
         seconds: spent, over all resumptions.
         interrupted: ended by Ctrl-C, to be resumed.
+        stopped_early: ended by its patience.
+        best: the lowest validation loss and its step; None where there was none.
+        verdict: what is to be said of it all, a sentence or two each.
+        measured: speed and memory; None where no step was made.
+        history: every loss, for a drawing; None likewise.
     """
 
     run: Path
@@ -66,6 +102,11 @@ class Result:
     validation_loss: float | None
     seconds: float
     interrupted: bool
+    stopped_early: bool = False
+    best: Best | None = None
+    verdict: tuple[str, ...] = ()
+    measured: Measured | None = None
+    history: History | None = None
 
 
 class Reporter:
@@ -73,6 +114,9 @@ class Reporter:
 
     def planned(self, plan: Plan, step: int) -> None:
         """Before the first step; `step` is above 0 where a run goes on."""
+
+    def measuring(self, what: str) -> None:
+        """Something is worked out that takes a moment: `what`, as a sentence goes on after "…"."""
 
     def stepped(self, report: StepReport) -> None:
         """After each update."""

@@ -9,20 +9,25 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict, replace
 
 import numpy as np
 
-from tinygrad_edu.lm import checkpoint
+from tinygrad_edu.lm import checkpoint, curve, yardsticks
 from tinygrad_edu.lm.config import TrainConfig, fixed_options
 from tinygrad_edu.lm.data import stream
 from tinygrad_edu.lm.errors import DivergenceError, RunError, SamplingError
-from tinygrad_edu.lm.evaluation import evaluate
+from tinygrad_edu.lm.evaluation import evaluate, window_losses
+from tinygrad_edu.lm.history import History, read_history
 from tinygrad_edu.lm.interrupt import Interruption
 from tinygrad_edu.lm.learner import Gradient, Learner
+from tinygrad_edu.lm.machine import peak_resident
 from tinygrad_edu.lm.material import Material
 from tinygrad_edu.lm.pace import Clock, Pace
+from tinygrad_edu.lm.patience import Best, after
 from tinygrad_edu.lm.plan import Plan
-from tinygrad_edu.lm.reporting import Reporter, Result, StepReport, ValidationReport
+from tinygrad_edu.lm.reporting import Measured, Reporter, Result, StepReport, ValidationReport
+from tinygrad_edu.lm.verdict import batch_floor, verdict
 from tinygrad_edu.nn import StateDictError
 
 
@@ -45,6 +50,13 @@ class Session:
         self.last: Gradient | None = None
         self.loss: float | None = None
         self.validation_loss: float | None = None
+        self.validated_step: int | None = None
+        self.best: Best | None = None
+        self.history = History()
+        self.source: yardsticks.PerWindow | None = None
+        self.excess: yardsticks.Excess | None = None
+        self.first_step = 0
+        self.resident_before = peak_resident()
 
     def restore(self, state: checkpoint.Checkpoint | None) -> None:
         """Be where the checkpoint was, the logs included; without one, where every run begins."""
@@ -54,11 +66,14 @@ class Session:
             self.pace.before = state.progress.seconds
             self.loss = state.progress.loss
             self.validation_loss = state.progress.validation_loss
+            self.first_step = state.progress.step
+            self.best = Best(**state.progress.best) if state.progress.best else None
         for log, length in (
             (checkpoint.METRICS, state.progress.metrics_bytes if state else 0),
             (checkpoint.SAMPLES, state.progress.samples_bytes if state else 0),
         ):
             checkpoint.truncate(self.run / log, length)
+        self.history = read_history(self.run / checkpoint.METRICS)
 
     def _load(self, state: checkpoint.Checkpoint) -> None:
         try:
@@ -76,14 +91,7 @@ class Session:
             # What overflows is found by looking at the numbers, and told once, as a divergence.
             with self.interruption, np.errstate(all="ignore"):
                 self._loop()
-            result = Result(
-                run=self.run,
-                step=self.learner.step,
-                loss=self.loss,
-                validation_loss=self.validation_loss,
-                seconds=self.pace.total(),
-                interrupted=self.learner.step < self.config.steps,
-            )
+            result = self._result()
             self.reporter.finished(result)
             return result
         finally:
@@ -95,14 +103,109 @@ class Session:
         if self.saved_step is None:
             self.validate()
             self.save()
-        while learner.step < config.steps and not self._stopping():
+        self._measure_yardsticks()
+        while learner.step < config.steps and not self._stopping() and not self._exhausted():
             self.update()
             if self._due(config.validation_interval):
                 self.validate()
-            if self._due(config.checkpoint_interval):
+            if self._due(config.checkpoint_interval) or self._exhausted():
                 self.save()
         if learner.step != self.saved_step:
             self.save()
+        if learner.step != self.validated_step:
+            # After the checkpoint, whose logs end before it: a run that is interrupted and resumed
+            # ends with the logs of one that was not.
+            self.validate(sample=False, counts=False)
+        with self.pace.pause():
+            self._compare_with_the_source()
+            if self.config.patience and self.best and not self._interrupted():
+                best = checkpoint.read_best(self.run, self.best.step)
+                checkpoint.publish(self.run, best)
+
+    def _interrupted(self) -> bool:
+        return self.learner.step < self.config.steps and not self._exhausted()
+
+    def _exhausted(self) -> bool:
+        """Whether the validations have been no better for as long as patience lasts."""
+        return self.best is not None and self.best.exhausted(self.config.patience)
+
+    def _result(self) -> Result:
+        stopped_early = self._exhausted() and self.learner.step < self.config.steps
+        floor = batch_floor(*self.learner.batch()) if self.config.overfit_one_batch else None
+        return Result(
+            run=self.run,
+            step=self.learner.step,
+            loss=self.loss,
+            validation_loss=self.validation_loss,
+            seconds=self.pace.total(),
+            interrupted=self._interrupted(),
+            stopped_early=stopped_early,
+            best=self.best,
+            verdict=verdict(
+                self.config,
+                self.history,
+                best=self.best,
+                stopped_early=stopped_early,
+                excess=self.excess,
+                batch_floor=floor,
+            ),
+            measured=self._measured(),
+            history=self.history,
+        )
+
+    def _measured(self) -> Measured | None:
+        steps = self.learner.step - self.first_step
+        seconds = self.pace.total() - self.pace.before - self.pace.paused
+        if not steps or seconds <= 0:
+            return None
+        workers = self.learner.workers
+        others = [()] * (workers.count if workers.kind == "processes" else 1)
+        resident = workers.each(_peak_resident, others)
+        cost = self.plan.cost
+        return Measured(
+            steps=steps,
+            step_seconds=seconds,
+            pauses_seconds=self.pace.paused,
+            tokens_per_second=steps * self.plan.tokens_per_step / seconds,
+            flops_per_second=steps * (cost.forward_flops + cost.backward_flops) / seconds,
+            weight_bytes=sum(p.data.nbytes for p in self.learner.model.parameters()),
+            optimizer_bytes=self.learner.optimizer_bytes(),
+            resident_bytes=tuple(size for size in resident if size is not None),
+            resident_before=self.resident_before,
+        )
+
+    def _measure_yardsticks(self) -> None:
+        """Once a run: what its losses are compared with. (One batch read over is no comparison.)"""
+        held_out = len(self.material.split.validation)
+        if not held_out or self.config.overfit_one_batch:
+            return
+        source, known = self.material.source, self.history.yardsticks
+        if source is None and known:
+            return
+        with self.pace.pause():
+            floor = None
+            if source is not None:
+                self.reporter.measuring("the true probabilities of the held-out text")
+                self.source = yardsticks.source_losses(source, self.material, self.config)
+                floor = self.source.mean
+            if known is None:
+                self.reporter.measuring("n-grams of the training text, to compare with")
+                known = yardsticks.measure(self.material, self.config, floor)
+                self._log(**known.to_row())
+
+    def _compare_with_the_source(self) -> None:
+        """How much more the model loses than the true probabilities, window by window."""
+        if self.source is None:
+            return
+        config = self.config
+        losses = window_losses(
+            self.learner.model,
+            self.material.split.validation,
+            config.batch_size,
+            config.max_validation_tokens,
+            workers=self.learner.workers,
+        )
+        self.excess = yardsticks.excess(yardsticks.per_window(losses), self.source)
 
     def _stopping(self) -> bool:
         """Whether Ctrl-C was pressed; the first time it is seen, that is told.
@@ -165,35 +268,68 @@ class Session:
         pauses = steps / self.config.validation_interval + steps / self.config.checkpoint_interval
         return self.pace.left(steps, pauses)
 
-    def validate(self) -> None:
-        """Read the held-out part, and write a sample; DivergenceError where neither is possible."""
+    def validate(self, *, sample: bool = True, counts: bool = True) -> None:
+        """Read the held-out part, and write a sample; DivergenceError where neither is possible.
+
+        `counts` says whether patience hears of it: it does not at Ctrl-C, where a run that goes on
+        would have no validation.
+        """
         with self.pace.pause():
-            held_out = self.material.split.validation
-            step = self.learner.step
-            heading = f"step {step}"
-            perplexity = None
-            if len(held_out):
-                found = evaluate(
-                    self.learner.model,
-                    held_out,
-                    self.config.batch_size,
-                    self.config.max_validation_tokens,
-                    after_batch=self._stopping,
-                )
-                if not math.isfinite(found.loss):
-                    raise self._spoilt(f"the validation loss is {found.loss:g}", found.loss)
-                self.validation_loss, perplexity = found.loss, found.perplexity
-                heading += f", validation loss {found.loss:.4f}"
-                self._log(
-                    validation_loss=found.loss,
-                    perplexity=perplexity,
-                    seconds=self.pace.total(),
-                )
-            sample = self.sample() if self.config.sample_length else ""
-            if sample:
-                checkpoint.append(self.run / checkpoint.SAMPLES, f"--- {heading}\n{sample}\n\n")
-            loss = self.validation_loss if len(held_out) else None
-            self.reporter.validated(ValidationReport(step, loss, perplexity, sample))
+            report = self._validation(counts)
+            written = self.sample() if sample and self.config.sample_length else ""
+            if written:
+                heading = f"step {report.step}"
+                heading += "" if report.loss is None else f", validation loss {report.loss:.4f}"
+                text = f"--- {heading}\n{written}\n\n"
+                checkpoint.append(self.run / checkpoint.SAMPLES, text)
+            self.validated_step = report.step
+            self._draw()
+            self.reporter.validated(replace(report, sample=written))
+
+    def _validation(self, counts: bool) -> ValidationReport:
+        step, held_out, config = self.learner.step, self.material.split.validation, self.config
+        if not len(held_out):
+            return ValidationReport(step, None, None, "")
+        found = evaluate(
+            self.learner.model,
+            held_out,
+            config.batch_size,
+            config.max_validation_tokens,
+            after_batch=self._stopping,
+            workers=self.learner.workers,
+            token_bytes=self.material.token_bytes,
+        )
+        if not math.isfinite(found.loss):
+            raise self._spoilt(f"the validation loss is {found.loss:g}", found.loss)
+        self.validation_loss = found.loss
+        if counts:
+            self._remember(found.loss, found.tokens)
+        self._log(
+            validation_loss=found.loss,
+            perplexity=found.perplexity,
+            bits_per_byte=found.bits_per_byte or 0.0,
+            seconds=self.pace.total(),
+        )
+        return ValidationReport(step, found.loss, found.perplexity, "", found.bits_per_byte)
+
+    def _remember(self, loss: float, tokens: int) -> None:
+        """Let patience hear of a validation, and keep the weights if it was the best."""
+        before = self.best
+        self.best = after(before, self.learner.step, loss, tokens, self.config.min_delta)
+        if self.config.patience and self.best and self.best.step == self.learner.step:
+            checkpoint.write_best(self.run, self.best.step, self._weights())
+
+    def _weights(self) -> checkpoint.Arrays:
+        return {name: value.numpy() for name, value in self.learner.model.state_dict().items()}
+
+    def _draw(self) -> None:
+        """`loss.svg`, once there is something to see."""
+        if self.config.curve and self.history.losses:
+            plan = self.plan
+            subject = curve.Subject(
+                plan.text, plan.symbols, plan.parameters, plan.tokens_per_step
+            )
+            curve.write(self.run, subject, self.history)
 
     def sample(self) -> str:
         """Text the model writes on its own; the same seed and step give the same text."""
@@ -214,7 +350,7 @@ class Session:
     def save(self) -> None:
         """Write a checkpoint; DivergenceError where the model cannot be trained on from it."""
         learner = self.learner
-        weights = {name: value.numpy() for name, value in learner.model.state_dict().items()}
+        weights = self._weights()
         if not all(np.isfinite(array).all() for array in weights.values()):
             raise self._spoilt("the weights are not all finite")
         self._next_gradient()
@@ -228,14 +364,18 @@ class Session:
                 samples_bytes=checkpoint.length(self.run / checkpoint.SAMPLES),
                 loss=self.loss,
                 validation_loss=self.validation_loss,
+                best=asdict(self.best) if self.best else None,
             )
             checkpoint.save_checkpoint(self.run, weights, learner.optimizer.state_dict(), progress)
+            checkpoint.drop_bests(self.run, self.best.step if self.best else None)
         self.saved_step = learner.step
 
     def _log(self, **values: float) -> None:
         """One line of JSON, which knows no inf (a perplexity may be): null stands for it."""
         row = {name: value if math.isfinite(value) else None for name, value in values.items()}
-        line = json.dumps({"step": self.learner.step, **row}, allow_nan=False)
+        whole = {"step": self.learner.step, **row}
+        self.history.add(whole)
+        line = json.dumps(whole, allow_nan=False)
         checkpoint.append(self.run / checkpoint.METRICS, line + "\n")
 
     def _spoilt(self, what: str, loss: float | None = None) -> DivergenceError:
@@ -264,3 +404,8 @@ class Session:
             gradient_norm=norm,
             loss=loss,
         )
+
+
+def _peak_resident(model: object) -> int | None:
+    """`peak_resident` of the process that a worker is; it is given its model, as all functions."""
+    return peak_resident()

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from tinygrad_edu import text
-from tinygrad_edu.lm import checkpoint
+from tinygrad_edu.lm import checkpoint, shipped
 from tinygrad_edu.lm.config import TrainConfig
 from tinygrad_edu.lm.data import stream
 from tinygrad_edu.lm.errors import RunError, SamplingError
@@ -53,16 +53,28 @@ class Trained:
 
 
 def load_trained(run: str | Path) -> Trained:
-    """The model of a run folder, with the weights of its newest checkpoint.
+    """The model of a run folder, with the weights of its newest checkpoint, or one that is shipped.
+
+    The name of a shipped model (`lm.shipped.names()`) means that model; to mean a folder of that
+    name, write `./grammar`.
 
     Raises:
         RunError: no run there, or weights that do not fit its config and tokenizer.
         TokenizerError: its tokenizer.json cannot be read.
     """
+    known = shipped.names()
+    if str(run) in known:
+        run = shipped.folder(str(run))
+    elif not Path(run).exists():
+        raise RunError(
+            f"{run} is not a run folder, nor a model that comes with the package "
+            f"({', '.join(known)}); give a folder that `tinygrad-edu train` made"
+        )
     run = Path(run)
     config = checkpoint.read_config(run)
     tokenizer = text.CharTokenizer.load(run / checkpoint.TOKENIZER)
-    weights = checkpoint.read_arrays(run / checkpoint.MODEL)
+    stored = checkpoint.read_arrays(run / checkpoint.MODEL)
+    weights = {name: array.astype(np.float32) for name, array in stored.items()}
     model = GPT(gpt_config(config, tokenizer.vocab_size), np.random.default_rng(0))
     try:
         model.load_state_dict(weights)

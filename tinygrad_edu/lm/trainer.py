@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +17,16 @@ import numpy as np
 from tinygrad_edu import text
 from tinygrad_edu.lm import allocator, checkpoint
 from tinygrad_edu.lm.config import TrainConfig, fixed_options, shown
+from tinygrad_edu.lm.cost import parameters_by_group, step_cost
 from tinygrad_edu.lm.errors import ConfigError, RunError
 from tinygrad_edu.lm.evaluation import evaluate
 from tinygrad_edu.lm.interrupt import limited_threads
 from tinygrad_edu.lm.learner import Learner, schedule_of
 from tinygrad_edu.lm.lock import held
+from tinygrad_edu.lm.machine import blas
 from tinygrad_edu.lm.material import Material, anchored, read_material
 from tinygrad_edu.lm.pace import Clock
+from tinygrad_edu.lm.patience import Best
 from tinygrad_edu.lm.plan import Plan
 from tinygrad_edu.lm.reporting import Reporter, Result
 from tinygrad_edu.lm.session import Session
@@ -54,7 +58,7 @@ def train(
             config, corpus=anchored(config.corpus), warmup_steps=config.warmup
         )
         learner = Learner(config, material.tokenizer.vocab_size, material.split.training)
-        with checkpoint.new_run(config, material.name) as run:
+        with closing(learner), checkpoint.new_run(config, material.name) as run:
             checkpoint.write_config(run, config)
             material.tokenizer.save(run / checkpoint.TOKENIZER)
             plan = _plan(run, material, learner, tuned)
@@ -98,16 +102,17 @@ def _resume(run: Path, config: TrainConfig | None, reporter: Reporter, clock: Cl
     with limited_threads(1):
         tuned = config.tune_allocator and allocator.tune()
         learner = Learner(config, material.tokenizer.vocab_size, material.split.training)
-        plan = _plan(run, material, learner, tuned)
-        step = progress.step if progress else 0
-        rates = schedule_of(saved)(step), schedule_of(config)(step)
-        if f"{rates[0]:.3g}" != f"{rates[1]:.3g}":
-            plan = dataclasses.replace(plan, changed_rate=rates)
-        session = Session(plan, learner, material, reporter, clock)
-        session.restore(state)
-        checkpoint.write_config(run, config)
-        material.tokenizer.save(run / checkpoint.TOKENIZER)
-        return session.run_to_end()
+        with closing(learner):
+            plan = _plan(run, material, learner, tuned)
+            step = progress.step if progress else 0
+            rates = schedule_of(saved)(step), schedule_of(config)(step)
+            if f"{rates[0]:.3g}" != f"{rates[1]:.3g}":
+                plan = dataclasses.replace(plan, changed_rate=rates)
+            session = Session(plan, learner, material, reporter, clock)
+            session.restore(state)
+            checkpoint.write_config(run, config)
+            material.tokenizer.save(run / checkpoint.TOKENIZER)
+            return session.run_to_end()
 
 
 def _checked(
@@ -131,6 +136,13 @@ def _checked(
         raise RunError(
             f"{run} has made {all_of_them if made == config.steps else more}; give a larger "
             "--steps to train it on"
+        )
+    best = Best(**progress.best) if progress and progress.best else None
+    if best and best.exhausted(config.patience):
+        raise RunError(
+            f"{run} was stopped by its patience: {best.waited} validations since step "
+            f"{best.step:,} were no better; give a larger --patience than {config.patience}, or 0, "
+            "to train it on"
         )
     warmup = saved.warmup if config.warmup_steps is None else config.warmup_steps
     return dataclasses.replace(config, run=None, warmup_steps=warmup)
@@ -186,7 +198,10 @@ def _plan(run: Path, material: Material, learner: Learner, allocator_tuned: bool
         symbols=material.tokenizer.vocab_size,
         training_tokens=len(material.split.training),
         validation_tokens=len(material.split.validation),
-        parameters=learner.model.num_parameters(),
+        groups=parameters_by_group(learner.model),
+        cost=step_cost(learner.model.config, learner.config.batch_size),
+        workers=(learner.workers.count, learner.workers.kind),
+        blas=blas(),
         allocator_tuned=allocator_tuned,
     )
 
@@ -198,7 +213,7 @@ def steps_in(config: TrainConfig, material: Material, seconds: float, clock: Clo
     training does is found, and told, when it is made.
     """
     learner = Learner(config, material.tokenizer.vocab_size, material.split.training)
-    with np.errstate(all="ignore"):
+    with closing(learner), np.errstate(all="ignore"):
         validation = _seconds_a_validation(learner, material, clock)
         for _ in range(WARM_UP_STEPS):
             learner.gradient()
@@ -222,6 +237,7 @@ def _seconds_a_validation(learner: Learner, material: Material, clock: Clock) ->
             material.split.validation,
             config.batch_size,
             config.max_validation_tokens,
+            workers=learner.workers,
         )
     learner.model.generate([material.opening], learner.config.sample_length)
     return clock() - started

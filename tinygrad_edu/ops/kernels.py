@@ -70,9 +70,9 @@ _ERF_AS_TANH = (
     0.797884941, 0.0363330845, -3.2594939e-05, -5.53062112e-05, 3.96474801e-06, -1.32263658e-07,
     1.7561805e-09,
 )  # fmt: skip
-"""P with erf(x/√2) ≈ tanh(x·P(x²)): our own minimax fit of degree 6 (Lawson's weighted least squares
-on [-6, 6]). Φ = (1 + tanh)/2 is off by 2.9e-8 at most, less than half a rounding step of float32;
-as the last coefficient is positive, tanh stays at ±1 beyond the fit."""
+"""P with erf(x/√2) ≈ tanh(x·P(x²)): our own minimax fit of degree 6 (Lawson's weighted least
+squares on [-6, 6]). Φ = (1 + tanh)/2 is off by 2.9e-8 at most, less than half a rounding step of
+float32; as the last coefficient is positive, tanh stays at ±1 beyond the fit."""
 
 
 def _gelu_float32(F: Any, x: Array, bias: Array | None, out: Array | None) -> tuple[Array, Array]:
@@ -347,8 +347,9 @@ def attention_backward(
     """Gradients of q, k, v, and of what a mask added to the scores S if `masked`, else None.
 
     With A = softmax(S) and O = A v: dS = A ∘ (dA - rowsum(dA ∘ A)), and rowsum(dA ∘ A) equals
-    rowsum(dO ∘ O), which needs no T×T pass and is given as `shares` (…, T, 1). With dropout the weights that met `v` are A∘keep, and
-    dA is masked the same way. `into` holds three arrays to write to, or Nones.
+    rowsum(dO ∘ O), which needs no T×T pass and is given as `shares` (…, T, 1). With dropout the
+    weights that met `v` are A∘keep, and dA is masked the same way. `into` holds three arrays to
+    write to, or Nones.
     """
     a = saved
     used = a if keep is None else a * keep

@@ -13,16 +13,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tinygrad_edu.text import sentences
 from tinygrad_edu.text.errors import CorpusError
+from tinygrad_edu.text.grammar import Grammar
 
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """A text, and where it came from."""
+    """A text, and where it came from.
+
+    Attributes:
+        source: what drew it, with its exact probabilities; None where nobody knows them.
+    """
 
     text: str
     name: str
     sources: tuple[str, ...]
+    source: Grammar | None = None
 
 
 def load_corpus(sources: str | Path | Sequence[str | Path]) -> Corpus:
@@ -45,7 +52,8 @@ def load_corpus(sources: str | Path | Sequence[str | Path]) -> Corpus:
     found = [origin for source in given for origin in _expand(source)]
     _refuse_repeats(found)
     texts = [_read(origin) if isinstance(origin, Path) else _NAMED[origin]() for origin in found]
-    return Corpus(_join(texts), _name(found), tuple(str(origin) for origin in found))
+    source = sentences.grammar() if found == ["grammar"] else None
+    return Corpus(_join(texts), _name(found), tuple(str(origin) for origin in found), source)
 
 
 def corpus_names() -> tuple[str, ...]:
@@ -181,4 +189,4 @@ def _python_docs() -> str:
     return _join([topics[name] for name in sorted(topics)])
 
 
-_NAMED: dict[str, Callable[[], str]] = {"python-docs": _python_docs}
+_NAMED: dict[str, Callable[[], str]] = {"grammar": sentences.text, "python-docs": _python_docs}
