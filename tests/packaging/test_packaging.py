@@ -57,6 +57,14 @@ def modules_of(tree: Path) -> set[str]:
     }
 
 
+SHIPPED = [
+    f"lm/shipped/{model}/{file}"
+    for model in ("grammar", "python-docs")
+    for file in ("config.toml", "facts.json", "model.safetensors", "tokenizer.json")
+]
+"""What the models that come with the package are made of."""
+
+
 def run(command: list[str | Path], cwd: Path, **variables: str) -> str:
     """What a command prints, run apart from the variables that would show it another package."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
@@ -228,6 +236,8 @@ def test_plain_install_works_away_from_the_checkout(
     assert "train" in run([environment.command, "--help"], tmp_path)
     assert "train" in run([environment.python, "-m", "tinygrad_edu", "--help"], tmp_path)
     assert "Shown:" in run([environment.command, "demo", "1"], tmp_path)
+    written = run([environment.command, "sample", "grammar", "o gato ", "--seed", "2"], tmp_path)
+    assert written.startswith("o gato ") and len(written) > 400
     missing = "import importlib.util; print(importlib.util.find_spec('nn'))"
     assert run([environment.python, "-c", missing], tmp_path).strip() == "None"
 
@@ -277,7 +287,9 @@ def test_the_wheel_holds_every_module_once_and_nothing_else(
         entry_points = archive.read(f"tinygrad_edu-{VERSION}.dist-info/entry_points.txt").decode()
     assert set(names.values()) == {1}
     about = {name for name in names if name.startswith(f"tinygrad_edu-{VERSION}.dist-info/")}
-    assert set(names) - about == modules_of(CHECKOUT) | {"tinygrad_edu/py.typed"}
+    data = {f"tinygrad_edu/{path}" for path in ("py.typed", *SHIPPED)}
+    assert set(names) - about == modules_of(CHECKOUT) | data
+    assert wheel.stat().st_size < 2_500_000
     assert f"tinygrad_edu-{VERSION}.dist-info/licenses/LICENSE" in about
     assert "tinygrad-edu = tinygrad_edu.cli:main" in entry_points
 

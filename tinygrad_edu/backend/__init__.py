@@ -101,3 +101,14 @@ def default_namespace() -> ArrayNamespace:
 def get_backend() -> str:
     """The name of the library in which new arrays are made."""
     return default_namespace().name
+
+
+def gpu_problem() -> str | None:
+    """Why cupy cannot compute here, in its or its driver's words; None where it can."""
+    try:
+        import cupy
+
+        count = cupy.cuda.runtime.getDeviceCount()
+    except Exception as error:  # noqa: BLE001 - whatever a driver says is what is wanted here
+        return str(error).partition("\n")[0].partition(":")[0] or type(error).__name__
+    return None if count else "no device"

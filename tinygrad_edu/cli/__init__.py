@@ -15,7 +15,12 @@ from typing import Any
 
 PROGRAM = "tinygrad-edu"
 DESCRIPTION = "An autograd engine one can see through, from two floats to a language model."
-OURS = ("tinygrad_edu.lm.", "tinygrad_edu.text.", "tinygrad_edu.demos")
+OURS = (
+    "tinygrad_edu.lm.",
+    "tinygrad_edu.text.",
+    "tinygrad_edu.demos",
+    "tinygrad_edu.parallel.",
+)
 """Rooms whose errors are about what the user gave; those of other rooms are mistakes of ours."""
 
 
