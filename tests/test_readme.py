@@ -80,7 +80,7 @@ def test_the_models_that_come_with_the_package_write(tmp_path: Path) -> None:
     assert len(command(docs, tmp_path, "--max-new-tokens", "30")) > 30
     (grammar,) = re.findall(r"`(tinygrad-edu sample grammar [^`]*)`", README)
     shown = command(grammar, tmp_path)
-    assert "after 'o gato '" in shown and "KL(truth | model)" in shown
+    assert "after 'o gato subiu no '" in shown and "KL(truth | model)" in shown
     assert all(len(line) <= 80 for line in shown.splitlines())
 
 

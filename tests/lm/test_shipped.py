@@ -54,8 +54,8 @@ def test_the_grammars_model_is_near_the_exact_distribution() -> None:
     views = [
         probabilities.next_view(trained, held_out[start : start + 64], grammar) for start in starts
     ]
-    assert np.mean([view.divergence for view in views]) < 0.02
-    for prompt in ("o gato ", "o gato subiu no ", "the cat climbed ", "\n"):
+    assert np.mean([view.divergence for view in views]) < 0.005
+    for prompt in ("\no gato ", "o gato subiu no ", "the cat climbed ", "\n"):
         divergence = probabilities.next_view(trained, prompt, grammar).divergence
         assert divergence is not None and divergence < 0.02, prompt
 
@@ -82,6 +82,7 @@ def test_the_script_ships_what_its_training_made(
     small = replace(small, run=None)
     monkeypatch.setattr(script, "RECIPES", {"grammar": small})
     monkeypatch.setattr(shipped, "FOLDER", tmp_path)
+    monkeypatch.setattr(script, "DRAWN", 20_000)
     assert script.main(["grammar"]) == 0
     known = facts("grammar")
     content = text.load_corpus("grammar").text

@@ -107,7 +107,7 @@ def drawing_missing() -> list[str]:
     if importlib.util.find_spec("graphviz_pure"):
         return ["a system `dot` (graphviz-pure draws svg and png without it; for pdf:",
                 "  apt install graphviz, brew install graphviz)"]  # fmt: skip
-    return ["`dot`, for drawings: pip install graphviz-pure or apt install graphviz"]
+    return ["`dot`, to draw: pip install graphviz-pure or apt install graphviz"]
 
 
 def optional_missing() -> list[str]:

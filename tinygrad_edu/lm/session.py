@@ -23,10 +23,11 @@ from tinygrad_edu.lm.interrupt import Interruption
 from tinygrad_edu.lm.learner import Gradient, Learner
 from tinygrad_edu.lm.machine import peak_resident
 from tinygrad_edu.lm.material import Material
+from tinygrad_edu.lm.measured import measured
 from tinygrad_edu.lm.pace import Clock, Pace
 from tinygrad_edu.lm.patience import Best, after
 from tinygrad_edu.lm.plan import Plan
-from tinygrad_edu.lm.reporting import Measured, Reporter, Result, StepReport, ValidationReport
+from tinygrad_edu.lm.reporting import Reporter, Result, StepReport, ValidationReport
 from tinygrad_edu.lm.verdict import batch_floor, verdict
 from tinygrad_edu.nn import StateDictError
 
@@ -149,29 +150,10 @@ class Session:
                 excess=self.excess,
                 batch_floor=floor,
             ),
-            measured=self._measured(),
+            measured=measured(
+                self.plan, self.learner, self.pace, self.first_step, self.resident_before
+            ),
             history=self.history,
-        )
-
-    def _measured(self) -> Measured | None:
-        steps = self.learner.step - self.first_step
-        seconds = self.pace.total() - self.pace.before - self.pace.paused
-        if not steps or seconds <= 0:
-            return None
-        workers = self.learner.workers
-        others = [()] * (workers.count if workers.kind == "processes" else 1)
-        resident = workers.each(_peak_resident, others)
-        cost = self.plan.cost
-        return Measured(
-            steps=steps,
-            step_seconds=seconds,
-            pauses_seconds=self.pace.paused,
-            tokens_per_second=steps * self.plan.tokens_per_step / seconds,
-            flops_per_second=steps * (cost.forward_flops + cost.backward_flops) / seconds,
-            weight_bytes=sum(p.data.nbytes for p in self.learner.model.parameters()),
-            optimizer_bytes=self.learner.optimizer_bytes(),
-            resident_bytes=tuple(size for size in resident if size is not None),
-            resident_before=self.resident_before,
         )
 
     def _measure_yardsticks(self) -> None:
@@ -404,8 +386,3 @@ class Session:
             gradient_norm=norm,
             loss=loss,
         )
-
-
-def _peak_resident(model: object) -> int | None:
-    """`peak_resident` of the process that a worker is; it is given its model, as all functions."""
-    return peak_resident()

@@ -12,24 +12,13 @@ does, so none outlives the process that made it, however that ends.
 
 from __future__ import annotations
 
-import contextlib
-import io
-import math
-import mmap
 import multiprocessing
-import os
 import pickle
-import select
-import signal
 import sys
-import time
-import traceback
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
-from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import numpy as np
@@ -39,23 +28,9 @@ from tinygrad_edu.autograd.tensor import grad_array
 from tinygrad_edu.nn import Module
 from tinygrad_edu.optim import Optimizer
 from tinygrad_edu.optim.clip import clip_factor, joint_norm, norm_of, scale_grads
-from tinygrad_edu.parallel.workers import (
-    Gradients,
-    M,
-    Part,
-    WorkerError,
-    Workers,
-    part_gradient,
-)
-
-_ALIGNED = 64
-"""Bytes; arrays in shared memory begin at multiples, as NumPy's kernels like it."""
-
-_LOOKING = 2e-3
-"""Seconds; about as long as a worker waits for the next message within a step."""
-
-Arrays = dict[int, Any]
-"""Arrays by the number of their parameter."""
+from tinygrad_edu.parallel.memory import SharedMemory, shards, shared_arrays
+from tinygrad_edu.parallel.worker_process import Inside, add_up, heard, packed, serve
+from tinygrad_edu.parallel.workers import Gradients, M, Part, WorkerError, Workers, part_gradient
 
 
 def can_fork(model: Module) -> bool:
@@ -69,26 +44,6 @@ def can_fork(model: Module) -> bool:
         and len({array.ctypes.data for array in arrays if array.size}) == len(arrays)
         and not multiprocessing.current_process().daemon
     )
-
-
-@dataclass
-class _Memory:
-    """What the processes see in common; each worker has a shard of the parameters to itself.
-
-    Attributes:
-        weights: of each parameter.
-        shard: of each worker, the numbers of the parameters that it sums and moves.
-        sent: of each worker but the first, its gradients of the parameters in others' shards.
-        total: the gradients of the parameters in shards of other workers than the first: what the
-            first sends, to which they add theirs.
-        slots: of the same parameters, what the optimizer keeps.
-    """
-
-    weights: list[Any]
-    shard: list[list[int]]
-    sent: list[Arrays]
-    total: Arrays
-    slots: dict[int, dict[str, Any]]
 
 
 class ProcessBackward(Workers[M]):
@@ -129,9 +84,9 @@ class ProcessBackward(Workers[M]):
         self._end = weakref.finalize(self, _end, self._pipes, self._processes)
         for worker in range(1, workers):
             here, there = multiprocessing.Pipe()
-            inside = _Inside(worker, model, self._own, optimizer, self._memory)
+            inside = Inside(worker, model, self._own, optimizer, self._memory)
             process = multiprocessing.get_context("fork").Process(
-                target=_serve, args=(there, here, inside), daemon=True
+                target=serve, args=(there, here, inside), daemon=True
             )
             with warnings.catch_warnings():
                 # Python 3.12 warns of any thread, such as BLAS' idle ones, which survive a fork.
@@ -206,13 +161,13 @@ class ProcessBackward(Workers[M]):
         for i in (i for shard in shards for i in shard):
             writes.note(self._memory.total[i])
 
-    def _shared_memory(self, optimizer: Optimizer | None) -> _Memory:
+    def _shared_memory(self, optimizer: Optimizer | None) -> SharedMemory:
         own = self._own
-        shard = _shards(own, self.count)
+        shard = shards(own, self.count)
         everyone = range(len(own))
-        total = _shared_arrays(own, [i for some in shard[1:] for i in some])
+        total = shared_arrays(own, [i for some in shard[1:] for i in some])
         sent = [
-            _shared_arrays(own, [i for i in everyone if i not in some]) for some in shard[1:]
+            shared_arrays(own, [i for i in everyone if i not in some]) for some in shard[1:]
         ]
         slots: dict[int, dict[str, Any]] = {}
         for group in optimizer.param_groups if optimizer else ():
@@ -220,9 +175,9 @@ class ProcessBackward(Workers[M]):
             for parameter in group["params"]:
                 i = self._number.get(id(parameter), -1)
                 if i in total:
-                    slots[i] = {name: _shared_arrays(own, [i])[i] for name in names}
-        weights = _shared_arrays(own, everyone)
-        return _Memory([weights[i] for i in everyone], shard, sent, total, slots)
+                    slots[i] = {name: shared_arrays(own, [i])[i] for name in names}
+        weights = shared_arrays(own, everyone)
+        return SharedMemory([weights[i] for i in everyone], shard, sent, total, slots)
 
     def _lent(self, i: int, state: dict[str, Any]) -> bool:
         """Whether another worker can do this update: what the optimizer keeps is shared by now."""
@@ -270,7 +225,7 @@ class ProcessBackward(Workers[M]):
 
         def mine() -> None:
             for i in memory.shard[0]:
-                _add_up(first[i], [sent[i] for sent in memory.sent])
+                add_up(first[i], [sent[i] for sent in memory.sent])
 
         self._run(mine, [("add",)] * (self.count - 1))
         for i, parameter in enumerate(self._own):
@@ -294,7 +249,7 @@ class ProcessBackward(Workers[M]):
         """`mine()` here while the others do `theirs`; the results in order."""
         self._place()
         setting = (modes.current(), np.geterr())
-        for worker, message in enumerate([_packed((setting, job)) for job in theirs]):
+        for worker, message in enumerate([packed((setting, job)) for job in theirs]):
             self._send(worker, message)
         results: list[tuple[bool, Any]] = []
         try:
@@ -332,7 +287,7 @@ class ProcessBackward(Workers[M]):
 
     def _receive(self, worker: int) -> tuple[bool, Any]:
         try:
-            answer: tuple[bool, Any] = pickle.loads(_heard(self._pipes[worker]))  # noqa: S301
+            answer: tuple[bool, Any] = pickle.loads(heard(self._pipes[worker]))  # noqa: S301
         except (EOFError, OSError):
             return False, self._lost(worker)
         return answer
@@ -347,157 +302,6 @@ class ProcessBackward(Workers[M]):
             f"worker {worker + 2} of {self.count} (process {process.pid}) has ended with exit code "
             f"{code}" + ("; the system ends a process so that runs out of memory" * (code == -9))
         )
-
-
-def _shared_arrays(parameters: Sequence[Tensor], numbers: Iterable[int]) -> Arrays:
-    """Zeros like the parameters of these numbers, in memory that forked processes share.
-
-    Each is a view of a buffer and of no other array, so that the write clock takes it for a block
-    of its own.
-    """
-    arrays = {i: parameters[i]._data for i in numbers}
-    room = {i: math.ceil(array.nbytes / _ALIGNED) * _ALIGNED for i, array in arrays.items()}
-    memory = mmap.mmap(-1, max(1, sum(room.values())))
-    made, start = {}, 0
-    for i, array in arrays.items():
-        flat = np.frombuffer(memory, array.dtype, array.size, start)
-        made[i] = flat.reshape(array.shape)
-        start += room[i]
-    return made
-
-
-def _add_up(total: Any, others: Iterable[Any]) -> None:
-    for other in others:
-        total += other
-
-
-def _shards(parameters: Sequence[Tensor], workers: int) -> list[list[int]]:
-    """Numbers of parameters by worker, of about the same size in all: the largest go first."""
-    shards: list[list[int]] = [[] for _ in range(workers)]
-    sizes = [0] * workers
-    for i in sorted(range(len(parameters)), key=lambda i: -parameters[i].size):
-        least = sizes.index(min(sizes))
-        shards[least].append(i)
-        sizes[least] += parameters[i].size
-    return shards
-
-
-def _packed(message: Any) -> bytes:
-    """`message` for a pipe, or an error in words where a function cannot be sent."""
-    buffer = io.BytesIO()
-    try:
-        ForkingPickler(buffer, pickle.HIGHEST_PROTOCOL).dump(message)
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise WorkerError(
-            f"what was given cannot be sent to another process ({error}); use a function that "
-            "stands at the top of a module, and arrays, or ThreadedBackward"
-        ) from error
-    return buffer.getvalue()
-
-
-def _unpacked(message: bytes) -> Any:
-    try:
-        return pickle.loads(message)  # noqa: S301 - the caller packed it, a moment ago
-    except AttributeError as error:
-        raise WorkerError(
-            f"a worker process does not know what it was given ({error}): it has the program as it "
-            "was when the workers were made; define the function before"
-        ) from error
-
-
-# In the other processes
-
-
-@dataclass
-class _Inside:
-    """What a worker's process has of its own, as it was when it was forked."""
-
-    worker: int
-    model: Module
-    parameters: Sequence[Tensor]
-    optimizer: Optimizer | None
-    memory: _Memory
-    kept: Gradients = field(default_factory=list)
-
-    def gradient(self, loss_of: Callable[..., Tensor], part: Part, share: float) -> Any:
-        """(share · loss, which parameters got a gradient); those of others' shards are sent."""
-        loss, self.kept = part_gradient(self.model, self.parameters, loss_of, part, share)
-        for i, sent in self.memory.sent[self.worker - 1].items():
-            if self.kept[i] is not None:
-                sent[...] = self.kept[i]
-        return loss, [gradient is not None for gradient in self.kept]
-
-    def add(self) -> None:
-        """Sum the gradients of this shard in the workers' order; the first one's are there."""
-        for i in self.memory.shard[self.worker]:
-            arrived = [sent[i] if i in sent else self.kept[i] for sent in self.memory.sent]
-            _add_up(self.memory.total[i], arrived)
-        self.kept = []
-
-    def hand_over(self) -> None:
-        """Send those of this shard too."""
-        for i in self.memory.shard[self.worker]:
-            if self.kept[i] is not None:
-                self.memory.total[i][...] = self.kept[i]
-        self.kept = []
-
-    def norms(self, numbers: list[int]) -> list[tuple[int, float]]:
-        """The norms of summed gradients."""
-        return [(i, norm_of(self.memory.total[i])) for i in numbers]
-
-    def scale(self, numbers: list[int], factor: float) -> None:
-        """Multiply summed gradients."""
-        for i in numbers:
-            self.memory.total[i] *= factor
-
-    def call(self, function: Callable[..., Any], part: Part) -> Any:
-        """What the function gives for the part."""
-        return function(self.model, *part)
-
-    def update(self, updates: list[tuple[int, Any]]) -> None:
-        """Move parameters of this shard: their numbers, and the rule's for each."""
-        memory = self.memory
-        assert self.optimizer is not None
-        for i, factors in updates:
-            slots = memory.slots[i].values()
-            self.optimizer.apply_update(factors, [memory.weights[i], memory.total[i], *slots])
-
-
-def _heard(pipe: Connection) -> bytes:
-    """What arrives next. A core that sleeps wakes slowly, so a short while is spent looking."""
-    look = select.poll()
-    look.register(pipe.fileno(), select.POLLIN)
-    deadline = time.perf_counter() + _LOOKING
-    while not look.poll(0) and time.perf_counter() < deadline:
-        os.sched_yield()
-    return pipe.recv_bytes()
-
-
-def _serve(pipe: Connection, parent_end: Connection, inside: _Inside) -> None:
-    """Do what arrives, until nothing can arrive any more."""
-    parent_end.close()  # or it would keep this pipe open itself
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller hears Ctrl-C, and finishes its step
-    with contextlib.suppress(EOFError, OSError):
-        while True:
-            message = _heard(pipe)
-            try:
-                (mode, numpy_warnings), (what, *arguments) = _unpacked(message)
-                with mode, np.errstate(**numpy_warnings):
-                    answer = True, getattr(inside, what)(*arguments)
-            except Exception as error:  # noqa: BLE001 - the caller raises it
-                answer = False, _portable(error)
-            pipe.send(answer)
-
-
-def _portable(error: Exception) -> Exception:
-    """The error as it will arrive; one that cannot be sent is told in words."""
-    said = "".join(traceback.format_exception(error))
-    try:
-        pickle.loads(pickle.dumps(error))  # noqa: S301 - made on this line
-    except Exception:  # noqa: BLE001 - whatever is wrong with it, it shall be reported
-        error = WorkerError(f"{type(error).__name__}: {error}")
-    error.add_note("In another worker process:\n" + said)
-    return error
 
 
 def _end(pipes: list[Connection], processes: list[Any]) -> None:

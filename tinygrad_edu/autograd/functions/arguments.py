@@ -52,6 +52,15 @@ def one_float(*xs: Any) -> list[Any]:
     """Tensors (or None) in the one floating dtype they promote to, as unfused operations would
     be.
     """
+    dtype = None
+    for x in xs:  # the usual case first: tensors of one floating dtype
+        if x is not None:
+            if not isinstance(x, Tensor) or (dtype is not None and x._data.dtype is not dtype):
+                break
+            dtype = x._data.dtype
+    else:
+        if dtype is not None and dtype.kind == "f":
+            return list(xs)
     given = [x if x is None else as_tensor(x) for x in xs]
     dtypes = {x.dtype for x in given if x is not None}
     if len(dtypes) == 1 and is_floating(next(iter(dtypes))):
