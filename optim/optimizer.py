@@ -43,6 +43,7 @@ class Optimizer:
         self.defaults = dict(defaults)
         self.state: dict[Tensor, dict[str, Any]] = {}
         self.param_groups: list[Group] = []
+        self._factors: dict[tuple[int, int, bool], Any] = {}  # of the step that is being made
         self._memory: dict[tuple[str, str], Any] = {}
         self._scratch: dict[tuple[Any, ...], tuple[Any, Any]] = {}
         if isinstance(params, Tensor):
@@ -160,6 +161,7 @@ class Optimizer:
         ]
         for group in self.param_groups:
             self.check_options(group)
+        self._factors.clear()
         for parameter, _ in moving:  # all before any, so that a step that fails has moved nothing
             self._check_arrays(parameter)
         return moving
@@ -175,8 +177,12 @@ class Optimizer:
                 state[name] = namespace_of(weight).xp.zeros_like(weight)
                 fresh = True
         state["step"] += 1
-        arrays = [weight, grad_array(parameter), *(state[name] for name in names)]
-        return self.factors(group, state["step"], fresh), arrays
+        arrays = [weight, grad_array(parameter), *[state[name] for name in names]]
+        key = id(group), state["step"], fresh  # the same for most parameters of a group
+        factors = self._factors.get(key)
+        if factors is None:
+            factors = self._factors[key] = self.factors(group, state["step"], fresh)
+        return factors, arrays
 
     def apply_update(self, factors: Any, arrays: list[Any]) -> None:
         """Move a weight (the first array, then its gradient and slots) in place."""
@@ -187,10 +193,10 @@ class Optimizer:
     def _check_arrays(self, parameter: Tensor) -> None:
         """Raise ValueError unless gradient and state have the parameter's shape and dtype."""
         weight = parameter.data
-        partners = {"gradient": grad_array(parameter)}
-        partners |= {k: v for k, v in self.state.get(parameter, {}).items() if k != "step"}
-        for name, array in partners.items():
-            if array.shape != weight.shape or array.dtype != weight.dtype:
+        shape, dtype = weight.shape, weight.dtype
+        kept = self.state.get(parameter, {})
+        for name, array in (("gradient", grad_array(parameter)), *kept.items()):
+            if name != "step" and (array.shape != shape or array.dtype != dtype):
                 raise ValueError(
                     f"{type(self).__name__} finds {_called(parameter)} with {weight.shape} "
                     f"{weight.dtype} and its {name} with {array.shape} {array.dtype}: make the "
@@ -262,7 +268,7 @@ class Optimizer:
         load_state(self, state_dict)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_memory": {}, "_scratch": {}}
+        return {**self.__dict__, "_factors": {}, "_memory": {}, "_scratch": {}}
 
     def __repr__(self) -> str:
         lines = []

@@ -99,7 +99,7 @@ class ArrayNamespace(Namespace):
 
 
 _SMALL = 4096
-"""Numbers in a product; `dot` fills its result with zeros first, which larger ones would feel."""
+"""Numbers in a factor; `dot` fills its result with zeros first, which larger ones would feel."""
 
 
 class NumpyNamespace(ArrayNamespace):
@@ -120,7 +120,7 @@ class NumpyNamespace(ArrayNamespace):
         return reduce(a, axis=axis, keepdims=keepdims)
 
     def matmul(self, a: Array, b: Array, out: Array | None = None) -> Array:
-        if out is None and a.ndim == 2 and b.ndim == 2 and len(a) * b.shape[1] < _SMALL:
+        if out is None and a.ndim == 2 and b.ndim == 2 and a.size < _SMALL and b.size < _SMALL:
             return a.dot(b)  # the same BLAS call, at half the cost of getting there
         return np.matmul(a, b, out=out)
 

@@ -28,8 +28,16 @@ from tinygrad_edu.autograd.tensor import grad_array
 from tinygrad_edu.nn import Module
 from tinygrad_edu.optim import Optimizer
 from tinygrad_edu.optim.clip import clip_factor, joint_norm, norm_of, scale_grads
-from tinygrad_edu.parallel.memory import SharedMemory, shards, shared_arrays
-from tinygrad_edu.parallel.worker_process import Inside, add_up, heard, packed, serve
+from tinygrad_edu.parallel.memory import shared_memory
+from tinygrad_edu.parallel.worker_process import (
+    Inside,
+    Updates,
+    add_up,
+    apply_updates,
+    heard,
+    packed,
+    serve,
+)
 from tinygrad_edu.parallel.workers import Gradients, M, Part, WorkerError, Workers, part_gradient
 
 
@@ -76,7 +84,8 @@ class ProcessBackward(Workers[M]):
             )
         self._optimizer = optimizer
         self._number = {id(p): i for i, p in enumerate(self._own)}
-        self._memory = self._shared_memory(optimizer)
+        self._memory = shared_memory(self._own, workers, self._groups(optimizer))
+        self._owner = {i: w for w, some in enumerate(self._memory.shard) for i in some}
         self._place()
         self._pipes: list[Connection] = []
         self._processes: list[Any] = []
@@ -124,25 +133,40 @@ class ProcessBackward(Workers[M]):
             return
         moving = optimizer.check()
         self._place()
-        _, shards = self._by_owner()
-        worker_of = {i: worker for worker, shard in enumerate(shards) for i in shard}
-        mine: list[Any] = []
-        theirs: list[list[Any]] = [[] for _ in shards]
+        shares: list[dict[int, Any]] = [{} for _ in self._memory.shard]  # factors by parameter
+        loose: list[Any] = []
         for parameter, group in moving:
             i = self._number.get(id(parameter), -1)
             factors, arrays = optimizer.prepare(parameter, group)
-            if i in worker_of and self._lent(i, optimizer.state[parameter]):
-                theirs[worker_of[i]].append((i, factors))
+            if i >= 0 and arrays[1] is self._memory.total[i] and self._lent(
+                i, optimizer.state[parameter]
+            ):
+                shares[self._owner[i]][i] = factors
             else:
-                mine.append((factors, arrays))
+                loose.append((factors, arrays))
+        mine, *theirs = [self._updates(worker, share) for worker, share in enumerate(shares)]
 
         def move() -> None:
-            for factors, arrays in mine:
+            apply_updates(optimizer, self._memory, mine)
+            for factors, arrays in loose:
                 optimizer.apply_update(factors, arrays)
 
         self._run(move, [("update", updates) for updates in theirs])
         for parameter, _ in moving:
             parameter._written()
+
+    def _updates(self, worker: int, factors: dict[int, Any]) -> Updates:
+        """A worker's share, by stretches where all of one is moved, and alike."""
+        found = Updates()
+        for number, stretch in enumerate(self._memory.stretches):
+            if stretch.worker != worker:
+                continue
+            first = factors.get(stretch.numbers[0])
+            if first is not None and all(factors.get(i) == first for i in stretch.numbers):
+                found.stretches.append((number, first))
+            else:
+                found.single += [(i, factors[i]) for i in stretch.numbers if i in factors]
+        return found
 
     def _by_owner(self) -> tuple[list[int], list[list[int]]]:
         """The parameters with a gradient: those that the caller sees to, and each other worker's.
@@ -161,23 +185,14 @@ class ProcessBackward(Workers[M]):
         for i in (i for shard in shards for i in shard):
             writes.note(self._memory.total[i])
 
-    def _shared_memory(self, optimizer: Optimizer | None) -> SharedMemory:
-        own = self._own
-        shard = shards(own, self.count)
-        everyone = range(len(own))
-        total = shared_arrays(own, [i for some in shard[1:] for i in some])
-        sent = [
-            shared_arrays(own, [i for i in everyone if i not in some]) for some in shard[1:]
-        ]
-        slots: dict[int, dict[str, Any]] = {}
-        for group in optimizer.param_groups if optimizer else ():
-            names = optimizer.slots_of(group) if optimizer else ()
-            for parameter in group["params"]:
-                i = self._number.get(id(parameter), -1)
-                if i in total:
-                    slots[i] = {name: shared_arrays(own, [i])[i] for name in names}
-        weights = shared_arrays(own, everyone)
-        return SharedMemory([weights[i] for i in everyone], shard, sent, total, slots)
+    def _groups(self, optimizer: Optimizer | None) -> list[tuple[list[int], Sequence[str]]]:
+        """The optimizer's groups, as `shared_memory` wants them."""
+        groups = optimizer.param_groups if optimizer else []
+        return [
+            ([self._number[id(p)] for p in group["params"] if id(p) in self._number],
+             optimizer.slots_of(group) if optimizer else ())
+            for group in groups
+        ]  # fmt: skip
 
     def _lent(self, i: int, state: dict[str, Any]) -> bool:
         """Whether another worker can do this update: what the optimizer keeps is shared by now."""
@@ -205,14 +220,15 @@ class ProcessBackward(Workers[M]):
     def _first(self, loss_of: Callable[..., Tensor], part: Part, share: float) -> Any:
         """The caller's own part, its gradients of others' shards sent, as the others do."""
         loss, gradients = part_gradient(self.model, self._own, loss_of, part, share)
-        for i, total in self._memory.total.items():
-            if gradients[i] is not None:
-                total[...] = gradients[i]
+        for shard in self._memory.shard[1:]:
+            for i in shard:
+                if gradients[i] is not None:
+                    self._memory.total[i][...] = gradients[i]
         return loss, gradients
 
     def _sum(self, made: Sequence[Gradients]) -> None:
         """As `Workers`; made[1:] say which gradients there are, and the workers have them."""
-        if len(made) == self.count and all(
+        if len(made) == self.count > 1 and all(
             p._grad is None and g is not None and all(there)
             for p, g, *there in zip(self._own, *made, strict=True)
         ):
@@ -225,11 +241,12 @@ class ProcessBackward(Workers[M]):
 
         def mine() -> None:
             for i in memory.shard[0]:
-                add_up(first[i], [sent[i] for sent in memory.sent])
+                np.add(first[i], memory.sent[0][i], out=memory.total[i])
+                add_up(memory.total[i], [sent[i] for sent in memory.sent[1:]])
 
         self._run(mine, [("add",)] * (self.count - 1))
         for i, parameter in enumerate(self._own):
-            parameter._grad = memory.total.get(i, first[i])
+            parameter._grad = memory.total[i]
 
     def _fetched(self, there: Sequence[list[bool]]) -> list[Gradients]:
         """The other workers' gradients, in memory of our own."""
@@ -265,7 +282,8 @@ class ProcessBackward(Workers[M]):
 
     def _place(self) -> None:
         """Move parameters whose array is not the shared one there."""
-        for parameter, shared in zip(self._own, self._memory.weights, strict=True):
+        for i, parameter in enumerate(self._own):
+            shared = self._memory.weights[i]
             data = parameter._data
             if data is shared:
                 continue

@@ -60,6 +60,14 @@ def unpacked(message: bytes) -> Any:
 
 
 @dataclass
+class Updates:
+    """What a worker is to move: numbers of stretches, or of parameters, each with its factors."""
+
+    stretches: list[tuple[int, Any]] = field(default_factory=list)
+    single: list[tuple[int, Any]] = field(default_factory=list)
+
+
+@dataclass
 class Inside:
     """What a worker's process has of its own, as it was when it was forked."""
 
@@ -105,13 +113,21 @@ class Inside:
         """What the function gives for the part."""
         return function(self.model, *part)
 
-    def update(self, updates: list[tuple[int, Any]]) -> None:
-        """Move parameters of this shard: their numbers, and the rule's for each."""
-        memory = self.memory
+    def update(self, updates: Updates) -> None:
+        """Move parameters of this shard."""
         assert self.optimizer is not None
-        for i, factors in updates:
-            slots = memory.slots[i].values()
-            self.optimizer.apply_update(factors, [memory.weights[i], memory.total[i], *slots])
+        apply_updates(self.optimizer, self.memory, updates)
+
+
+def apply_updates(optimizer: Optimizer, memory: SharedMemory, updates: Updates) -> None:
+    """Move stretches and single parameters by the factors given for each."""
+    for number, factors in updates.stretches:
+        stretch = memory.stretches[number]
+        slots = stretch.slots.values()
+        optimizer.apply_update(factors, [stretch.weights, stretch.total, *slots])
+    for i, factors in updates.single:
+        slots = memory.slots[i].values()
+        optimizer.apply_update(factors, [memory.weights[i], memory.total[i], *slots])
 
 
 def heard(pipe: Connection) -> bytes:
