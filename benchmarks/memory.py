@@ -117,9 +117,11 @@ def _processes(team: Any) -> int:
 
 
 def _arriving(team: Any) -> int:
-    """Bytes of the shared memory that gradients of other processes arrive in."""
-    one = sum(parameter.data.nbytes for parameter in team.model.parameters())
-    return (_processes(team) - 1) * one
+    """Bytes of the shared memory that gradients are sent and summed in."""
+    if team.kind != "processes":
+        return 0
+    shared = [team._memory.total, *team._memory.sent]
+    return sum(array.nbytes for arrays in shared for array in arrays.values())
 
 
 def _start_counting(*_: Any) -> None:
