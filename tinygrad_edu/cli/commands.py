@@ -23,7 +23,7 @@ SHOWN = 40
 class Train:
     """Train a small language model on text, into a run folder under runs/.
 
-    Without options it learns Python's own documentation, in about two minutes.
+    Without options it learns Python's own documentation, in about a minute.
 
     Ctrl-C saves the run. With its output closed (`| head`) it goes on: code 141.
 

@@ -24,7 +24,7 @@ from tinygrad_edu.lm.errors import ConfigError
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """How a model is trained; the defaults take about two minutes on two cores.
+    """How a model is trained; the defaults take about a minute on two cores.
 
     Attributes:
         corpus: what to learn from: `python-docs`, or paths of UTF-8 text files.

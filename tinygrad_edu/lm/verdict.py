@@ -131,7 +131,7 @@ def fit(history: History, loss: float) -> str | None:
         )
     if known and loss > known.ngram:
         return (
-            f"Training, {training:.3f}, is no better than validation: it is not overfitting, and "
+            f"Training, {training:.3f}, is not far below validation: it is not overfitting, and "
             "more --steps or a larger model would help."
         )
     return None
