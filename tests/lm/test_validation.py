@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from lm.recording import Recorder, rows
 
 from tinygrad_edu import lm, text
+from tinygrad_edu.lm import checkpoint
 from tinygrad_edu.lm.evaluation import evaluate, window_losses
 from tinygrad_edu.lm.material import read_material
 from tinygrad_edu.lm.verdict import batch_floor
@@ -165,3 +167,20 @@ def test_what_was_measured_is_told_beside_the_plan(make_config: MakeConfig) -> N
     assert plan.flops == flops
     assert found.weight_bytes == plan.cost.weight_bytes
     assert found.optimizer_bytes == plan.cost.optimizer_bytes
+
+
+def test_threads_and_processes_train_to_the_same_bits(
+    make_config: MakeConfig, tmp_path: Path
+) -> None:
+    runs = []
+    for processes in (True, False):
+        recorder = Recorder()
+        config = make_config(
+            run=tmp_path / str(processes), threads=2, processes=processes, dropout=0.1
+        )
+        runs.append(lm.train(config, recorder).run)
+        kind = "processes" if processes and sys.platform.startswith("linux") else "threads"
+        assert recorder.plans[0].workers == (2, kind)
+    first, second = (checkpoint.read_arrays(run / "model.safetensors") for run in runs)
+    for name, array in first.items():
+        np.testing.assert_array_equal(array, second[name])

@@ -250,13 +250,15 @@ def cross_entropy(F: Any, logits: Any, targets: Any, *, ignore_index: Any, reduc
     else:
         safe, number = F.where(counted, safe, 0), counted.sum()
     top = F.max(rows, axis=-1, keepdims=True)
-    if F is not backend.NUMPY or not math.isfinite(top.sum()):
+    ill = F is not backend.NUMPY or not math.isfinite(top.sum())
+    if ill:
         top = F.where(F.isfinite(top), top, F.zeros_like(top))
     p = rows - top
     chosen = p[F.arange(rows.shape[0]), safe]
     F.exp(p, out=p)
     total = row_sums(F, p)
-    total = F.where(total == 0, F.ones_like(total), total)  # a row of -inf alone: loss inf
+    if ill:  # a row of -inf alone: loss inf
+        total = F.where(total == 0, F.ones_like(total), total)
     losses = F.log(total) - chosen
     if counted is not None:
         losses = F.where(counted, losses, F.zeros_like(chosen))

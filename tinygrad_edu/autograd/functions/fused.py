@@ -91,12 +91,20 @@ def cross_entropy(
         )
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f"cross_entropy's reduction is 'mean', 'sum' or 'none'; got {reduction!r}")
-    if reduction == "mean" and not (targets._data != ignore_index).any():
+    if reduction == "mean" and not _counts(targets._data, ignore_index):
         raise ValueError(
             "cross_entropy has no target to average over: "
             + ("the batch is empty" if not targets.size else f"all are {ignore_index}, to ignore")
         )
     return apply(_f.cross_entropy, logits, targets, ignore_index=ignore_index, reduction=reduction)
+
+
+def _counts(targets: Any, ignore_index: int) -> bool:
+    """Whether any target is to be counted; mostly the first one says so."""
+    if not targets.size:
+        return False
+    first = targets.reshape(-1)[0] if isinstance(targets, np.ndarray) else ignore_index
+    return bool(first != ignore_index or (targets != ignore_index).any())
 
 
 def _keep(shape: tuple[int, ...], p: float, generator: Any, like: Tensor) -> Tensor:
