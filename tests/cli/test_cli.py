@@ -291,49 +291,6 @@ def test_a_sample_that_cannot_be_drawn_while_training_is_code_1(
         assert words in errors
 
 
-def test_info_says_what_computes(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["info"]) == 0
-    text = capsys.readouterr().out
-    for heading in ("tinygrad_edu", "python", "system", "BLAS", "backend", "training", "versions"):
-        assert re.search(rf"^{heading} +\S", text, re.MULTILINE), heading
-    assert f"numpy {np.__version__}" in text
-
-
-def test_info_says_what_is_missing_and_how_it_comes(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import importlib.util
-    import shutil
-
-    monkeypatch.setattr(shutil, "which", lambda name: None)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert main(["info"]) == 0
-    text = capsys.readouterr().out
-    for command in (
-        "pip install 'tinygrad_edu[cuda13]'", "pip install graphviz-pure or apt install graphviz",
-        "pip install 'tinygrad_edu[hypothesis]'", "pip install 'tinygrad_edu[notebook]'",
-        "pip install 'tinygrad_edu[mpi]'", "pip install 'tinygrad_edu[oracle]'",
-    ):  # fmt: skip
-        assert command in text, command
-    told = text[text.index("\nmissing") :].splitlines()
-    assert [line for line in told if len(line) > 80] == []
-
-
-def test_a_gpu_that_is_not_there_is_told_in_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    from types import ModuleType, SimpleNamespace
-
-    from tinygrad_edu import backend
-
-    def refuse() -> int:
-        raise RuntimeError("cudaErrorNoDevice: no CUDA-capable device is detected")
-
-    for count, want in ((refuse, "cudaErrorNoDevice"), (lambda: 0, "no device"), (lambda: 1, None)):
-        fake = ModuleType("cupy")
-        fake.cuda = SimpleNamespace(runtime=SimpleNamespace(getDeviceCount=count))  # type: ignore[attr-defined]
-        monkeypatch.setitem(sys.modules, "cupy", fake)
-        assert backend.gpu_problem() == want
-
-
 def test_demos_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo"]) == 0
     assert "One weight on a slope" in capsys.readouterr().out

@@ -1,37 +1,26 @@
-"""The loss curve, in its file and in the terminal."""
+"""`loss.svg`, the loss curve in its file."""
 
 from __future__ import annotations
 
 import math
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from lm.recording import Recorder
+from lm.courses import SYMBOLS, course, spoilt
 
 from tinygrad_edu import lm
-from tinygrad_edu.lm import curve, textplot
-from tinygrad_edu.lm.history import History, Smooth, read_history
-from tinygrad_edu.lm.lines import lines, spread
+from tinygrad_edu.lm import curve
+from tinygrad_edu.lm.history import History
 from tinygrad_edu.lm.yardsticks import Yardsticks
 
 MakeConfig = Callable[..., lm.TrainConfig]
-SUBJECT = curve.Subject("python-docs", 103, 814_720, 768)
-KNOWN = Yardsticks(math.log(103), 3.24, 1.19, 6, 1000, floor=1.0)
-
-
-def course(steps: int = 200, known: Yardsticks | None = KNOWN) -> History:
-    found = History()
-    for step in range(1, steps + 1):
-        found.add({"step": step, "loss": 1.3 + 3.2 * math.exp(-step / 40)})
-        if step % 50 == 0:
-            found.add({"step": step, "validation_loss": 1.4 + 3.2 * math.exp(-step / 40)})
-    if known:
-        found.add({"step": 0, **known.to_row()})
-    return found
+SUBJECT = curve.Subject("python-docs", SYMBOLS, 814_720, 768)
 
 
 def words(svg: bytes) -> str:
@@ -72,7 +61,7 @@ def label_heights(svg: bytes) -> list[float]:
 
 
 def test_labels_of_lines_that_lie_close_do_not_overlap() -> None:
-    close = Yardsticks(math.log(103), 1.42, 1.41, 6, 1000, floor=1.40)
+    close = Yardsticks(math.log(SYMBOLS), 1.42, 1.41, 6, 1000, floor=1.40)
     heights = sorted(label_heights(curve.to_svg(SUBJECT, course(known=close))))
     assert len(heights) == 6
     assert all(b - a >= 9 for a, b in pairwise(heights))
@@ -104,76 +93,84 @@ def test_a_run_without_losses_cannot_be_drawn(make_config: MakeConfig, tmp_path:
         curve.draw(tmp_path)
 
 
-def test_the_log_comes_back_as_what_was_heard(make_config: MakeConfig) -> None:
-    recorder = Recorder()
-    result = lm.train(make_config(), recorder)
-    read = read_history(result.run / "metrics.jsonl")
-    assert read == result.history
-    assert read.losses == [report.loss for report in recorder.steps]
-    assert read.validations == [(r.step, r.loss) for r in recorder.validations]
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, 3e38, 80.0])
+@pytest.mark.parametrize("steps", [(1, 2, 3), (50,), (99, 100), tuple(range(1, 101))])
+def test_losses_beyond_all_measure_do_not_stop_the_drawing(
+    steps: tuple[int, ...], wrong: float
+) -> None:
+    history = spoilt(dict.fromkeys(steps, wrong))
+    history.add({"step": 100, "validation_loss": wrong})
+    svg = curve.to_svg(SUBJECT, history)
+    assert "uniform, ln 103" in words(svg)
+    low, high = curve.to_figure(SUBJECT, history).axes[0].get_ylim()
+    assert 0 <= low < 1 and high < 1.6 * math.log(SYMBOLS)
 
 
-def test_a_torn_last_line_is_left_alone_and_another_is_named(tmp_path: Path) -> None:
-    log = tmp_path / "metrics.jsonl"
-    log.write_text('{"step": 1, "loss": 2.0}\n{"step": 2, "lo')
-    assert read_history(log).losses == [2.0]
-    log.write_text('{"step": 1, "loss": 2.0}\n[]\n')
-    with pytest.raises(lm.RunError, match=r"line 2 of .* is not a JSON object"):
-        read_history(log)
-    assert read_history(tmp_path / "none").losses == []
+def test_a_validation_above_the_picture_is_not_drawn_outside_of_it() -> None:
+    history = course()
+    history.add({"step": 200, "validation_loss": 80.0})
+    axes = curve.to_figure(SUBJECT, history).axes[0]
+    high = axes.get_ylim()[1]
+    marked = [line for line in axes.get_lines() if line.get_marker() == "o"]
+    assert [len(line.get_xdata()) for line in marked] == [4]  # type: ignore[arg-type]
+    for line in axes.get_lines():
+        if not line.get_clip_on():
+            assert max(line.get_ydata()) <= high  # type: ignore[arg-type]
 
 
-def test_the_average_is_unbiased_from_the_first_value_on() -> None:
-    smooth = Smooth(0.9)
-    assert smooth.add(5.0) == pytest.approx(5.0)
-    assert smooth.add(3.0) == pytest.approx((0.9 * 5 + 3) / 1.9)
+def test_validation_is_marked_and_training_is_smoothed_and_light() -> None:
+    axes = curve.to_figure(SUBJECT, course()).axes[0]
+    curves = [line for line in axes.get_lines() if len(line.get_xdata()) == 200]  # type: ignore[arg-type]
+    raw, smooth = curves
+    assert list(raw.get_ydata()) == course().losses and (raw.get_alpha() or 1.0) < 0.5  # type: ignore[arg-type]
+    assert list(smooth.get_ydata()) == course().smoothed  # type: ignore[arg-type]
+    marked = next(line for line in axes.get_lines() if line.get_marker() == "o")
+    assert list(marked.get_ydata()) == [loss for _, loss in course().validations]  # type: ignore[arg-type]
 
 
-# In the terminal.
+def test_from_a_validation_before_the_end_dots_lead_on_to_its_label() -> None:
+    early = course(220)
+    lines = curve.to_figure(SUBJECT, early).axes[0].get_lines()
+    last = early.validations[-1][1]
+    spans = [list(x.get_xdata()) for x in lines if list(x.get_ydata()) == [last, last]]  # type: ignore[arg-type]
+    assert spans == [[200, 220]]
 
 
-def shown(history: History, *, width: int = 80, marks: textplot.Marks = textplot.UNICODE) -> str:
-    rows = textplot.plot(history, 103, width=width, marks=marks)
-    return "\n".join("".join(piece.text for piece in row).rstrip() for row in rows)
+def test_tokens_seen_are_steps_times_tokens_a_step() -> None:
+    figure = curve.to_figure(SUBJECT, course())
+    figure.draw_without_rendering()
+    above = figure.axes[0].child_axes[0]
+    assert above.get_xlim() == pytest.approx((0, 200 * 768))
 
 
-@pytest.mark.parametrize("width", [80, 60])
-def test_the_plot_fits_its_width_and_names_its_lines(width: int) -> None:
-    text = shown(course(), width=width)
-    assert len(text.splitlines()) == textplot.ROWS + 3
-    assert max(map(len, text.splitlines())) <= width
-    for name in ("uniform 4.63", "unigram 3.24", "6-gram 1.19", "true source 1.00",
-                 "training 1.", "validation 1."):  # fmt: skip
-        assert name in text, name
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("a$b$c_{.txt", "a$b$c_{.txt"), ("\u65e5\u672c.txt", "\u65e5\u672c.txt"),
+        ("a<b>&.txt", "a<b>&.txt"), ("x\x1b\udcff.txt", "x\ufffd\ufffd.txt"),
+        ("n" * 300, "n" * 49 + "\u2026"),
+    ],
+)  # fmt: skip
+def test_any_name_of_a_text_can_stand_in_the_title(name: str, said: str) -> None:
+    svg = curve.to_svg(curve.Subject(name, SYMBOLS, 814_720, 768), course())
+    assert f"{said}: a GPT of 814,720 parameters" in words(svg)
 
 
-def test_the_plot_falls_from_the_upper_left_to_the_lower_right() -> None:
-    rows = shown(course(known=None)).splitlines()[1 : textplot.ROWS + 1]
-    first = [row.find("·") for row in rows if "·" in row[:60]]
-    assert first[0] <= first[-1] and first[0] < 12
-    assert sum(row[:61].count("●") for row in rows) == 4
+def test_lines_that_lead_to_labels_end_where_the_labels_begin() -> None:
+    close = Yardsticks(math.log(SYMBOLS), 1.42, 1.41, 6, 1000, floor=1.40)
+    axes = curve.to_figure(SUBJECT, course(known=close)).axes[0]
+    begin = min(text.get_position()[0] for text in axes.texts)
+    leading = [line for line in axes.get_lines() if not line.get_clip_on() and len(line.get_xdata()) == 2]  # type: ignore[arg-type]  # noqa: E501
+    assert len(leading) == 6
+    assert max(max(line.get_xdata()) for line in leading) < begin  # type: ignore[arg-type]
 
 
-def test_a_console_without_such_symbols_gets_plain_ones() -> None:
-    assert shown(course(), marks=textplot.ASCII).isascii()
-
-
-def test_too_short_a_run_has_no_plot() -> None:
-    assert textplot.plot(course(1, None), 103) == []
-
-
-def test_labels_are_spread_in_order_and_at_least_a_gap_apart() -> None:
-    places = spread([5.0, 5.1, 0.0, 5.05], 1.0, 0.0, 10.0)
-    assert sorted(places, reverse=True) == [places[1], places[3], places[0], places[2]]
-    ordered = sorted(places)
-    assert all(b - a >= 1 - 1e-9 for a, b in pairwise(ordered))
-    assert spread([0.0, 0.1, 0.2], 1.0, 0.0, 10.0) == [0.0, 1.0, 2.0]
-
-
-def test_lines_are_the_yardsticks_from_the_highest_down() -> None:
-    kinds = [line.kind for line in lines(course(), 103)]
-    assert kinds == ["uniform", "unigram", "ngram", "floor"]
-    assert [line.kind for line in lines(History(), 103)] == ["uniform"]
-    same = History()
-    same.add({"step": 0, **Yardsticks(4.6, 3.0, 3.0, 1, 10).to_row()})
-    assert [line.short for line in lines(same, 103)] == ["uniform", "unigram"]
+def test_neither_a_curve_in_the_terminal_nor_training_loads_pyplot() -> None:
+    code = (
+        "import sys; from tinygrad_edu.lm import curve, textplot, history as h; "
+        "assert 'matplotlib' not in sys.modules; x = h.History(); "
+        "[x.add({'step': i, 'loss': 3.0}) for i in (1, 2)]; textplot.plot(x, 9); "
+        "assert 'matplotlib' not in sys.modules; curve.to_svg(curve.Subject('a', 9, 9, 9), x); "
+        "assert 'matplotlib' in sys.modules and 'matplotlib.pyplot' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

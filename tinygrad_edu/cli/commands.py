@@ -154,14 +154,14 @@ class Demo:
 
 @dataclass(frozen=True)
 class Info:
-    """Say what is installed and what computes: versions, cores, BLAS, backend."""
+    """Say what is installed and what computes, and what is missing and how to get it."""
 
     def run(self) -> int:
         """Print one fact a line."""
-        from tinygrad_edu.cli.info import facts
+        from tinygrad_edu.cli.info import HEADING, facts
 
         for heading, fact in facts():
-            print(f"{heading:<13}{fact}")
+            print(f"{heading:<{HEADING}}{fact}")
         return FINISHED
 
 

@@ -2,13 +2,16 @@
 
 The same log gives the same bytes. The page is white whatever stands around it, so that it can be
 read on a dark one, and lines differ in dashes as well as in colour (those of Okabe and Ito 2008,
-which colour-blind readers tell apart); each has its name beside it. matplotlib is imported when
-the first curve is drawn, and its global state (`pyplot`) never.
+which colour-blind readers tell apart); each has its name beside it. A loss far above ln V leaves
+the picture through its top (`lines.HIGHEST`), and one that is no number is a gap. matplotlib is
+imported when the first curve is drawn, and its global state (`pyplot`) never.
 """
 
 from __future__ import annotations
 
 import io
+import math
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +21,7 @@ from tinygrad_edu.files import write_atomically
 from tinygrad_edu.lm import checkpoint
 from tinygrad_edu.lm.errors import RunError
 from tinygrad_edu.lm.history import History, read_history
-from tinygrad_edu.lm.lines import Line, lines, spread
+from tinygrad_edu.lm.lines import Line, heights, lines, nats, spread, validated
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,6 +40,10 @@ STYLES: dict[str, tuple[str, Any]] = {
     "floor": ("#000000", "solid"),
 }
 """Colour and dashes of a line by its kind."""
+LONGEST_NAME = 50
+"""Symbols of a text's name that have room in the title."""
+LABELS_FROM = 1.03
+"""Where the labels begin, in widths of the picture."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +64,11 @@ class Subject:
 
     @property
     def title(self) -> str:
-        """Above the curve."""
-        return f"{self.text}: a GPT of {self.parameters:,} parameters"
+        """Above the curve; what cannot be printed, as a file's name may hold, is replaced."""
+        name = "".join(s if s.isprintable() else "\N{REPLACEMENT CHARACTER}" for s in self.text)
+        if len(name) > LONGEST_NAME:
+            name = name[: LONGEST_NAME - 1] + "…"
+        return f"{name}: a GPT of {self.parameters:,} parameters"
 
 
 def draw(run: str | Path) -> Path:
@@ -107,7 +117,9 @@ def to_svg(subject: Subject, history: History) -> bytes:
         "font.size": 9.0,
         "path.simplify": False,
     }
-    with matplotlib.rc_context():
+    with matplotlib.rc_context(), warnings.catch_warnings():
+        # The reader's browser draws the words, with fonts of its own.
+        warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)
         matplotlib.rcdefaults()  # a reader's own style would change the bytes
         matplotlib.rcParams.update(settings)
         figure = to_figure(subject, history)
@@ -122,16 +134,19 @@ def to_figure(subject: Subject, history: History) -> Figure:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8.0, 4.6), facecolor="white")
-    figure.text(0.075, 0.945, subject.title, color=INK, fontsize=11)
+    figure.text(0.075, 0.945, subject.title, color=INK, fontsize=11, parse_math=False)
     axes = figure.add_axes((0.075, 0.11, 0.69, 0.69))
     across = lines(history, subject.symbols)
-    last = max([1, *history.steps[-1:], *(step for step, _ in history.validations[-1:])])
+    last = max([1, *history.steps[-1:], *(step for step, _ in validated(history)[-1:])])
     for line in across:
         colour, dashes = STYLES[line.kind]
         axes.axhline(line.height, color=colour, linestyle=dashes, linewidth=1.1, zorder=1)
-    _draw_losses(axes, history)
+    low, high = heights(history, across)
+    room = 0.05 * (high - low)
     axes.set_xlim(0, last)
-    axes.set_ylim(*_heights(history, across))
+    axes.set_ylim(max(0.0, low - room), high + room)
+    _draw_losses(axes, history)
+    _draw_validations(axes, validated(history), last)
     _name(axes, _labels(history, across), last)
     _frame(axes, subject)
     return figure
@@ -142,21 +157,23 @@ def _draw_losses(axes: Axes, history: History) -> None:
     steps, smoothed = history.steps[kept], history.smoothed[kept]
     axes.plot(steps, history.losses[kept], color=TRAINING, alpha=0.35, linewidth=0.6, zorder=2)
     axes.plot(steps, smoothed, color=TRAINING, linewidth=1.8, zorder=3)
-    if history.validations:
-        places, losses = zip(*history.validations, strict=True)
+
+
+def _draw_validations(axes: Axes, found: list[tuple[int, float]], last: int) -> None:
+    """Marked points, whole at the edges too; from the last one dots lead on to its label."""
+    if not found:
+        return
+    axes.plot(*zip(*found, strict=True), color=VALIDATION, linewidth=1.0, zorder=4)
+    inside = [(step, loss) for step, loss in found if loss <= axes.get_ylim()[1]]
+    if inside:
         axes.plot(
-            places, losses, color=VALIDATION, linewidth=1.0, marker="o", markersize=5,
-            markeredgecolor="white", markeredgewidth=0.6, zorder=4, clip_on=False,
+            *zip(*inside, strict=True), color=VALIDATION, linestyle="none", marker="o",
+            markersize=5, markeredgecolor="white", markeredgewidth=0.6, zorder=4, clip_on=False,
         )  # fmt: skip
-
-
-def _heights(history: History, across: list[Line]) -> tuple[float, float]:
-    """From a little below the lowest to a little above the highest that is drawn."""
-    drawn = [line.height for line in across] + [loss for _, loss in history.validations]
-    drawn += [min(history.smoothed), max(history.smoothed)] if history.smoothed else []
-    low, high = min(drawn), max(drawn)
-    room = 0.05 * (high - low) or 0.5
-    return max(0.0, low - room), high + room
+    step, loss = found[-1]
+    if step < last:
+        dots = (0, (1, 3))
+        axes.plot([step, last], [loss, loss], color=VALIDATION, linewidth=0.9, linestyle=dots)
 
 
 Label = tuple[float, str, str]
@@ -165,31 +182,23 @@ Label = tuple[float, str, str]
 def _labels(history: History, across: list[Line]) -> list[Label]:
     """(height, words, colour), each for what ends or runs there at the right edge."""
     labels = [(line.height, line.name, STYLES[line.kind][0]) for line in across]
-    if history.losses:
-        now = history.smoothed[-1]
-        labels.append((now, f"training {now:.2f}", TRAINING_WORDS))
-    if history.validations:
-        now = history.validations[-1][1]
-        labels.append((now, f"validation {now:.2f}", VALIDATION))
+    if history.smoothed and math.isfinite(now := history.smoothed[-1]):
+        labels.append((now, f"training {nats(now)}", TRAINING_WORDS))
+    if found := validated(history):
+        now = found[-1][1]
+        labels.append((now, f"validation {nats(now)}", VALIDATION))
     return labels
 
 
 def _name(axes: Axes, labels: list[Label], last: int) -> None:
-    """Write the labels beside their lines, a thin line leading to one that had to move."""
+    """Write the labels beside their lines, a thin line leading from each to its label."""
     low, high = axes.get_ylim()
     places = spread([label[0] for label in labels], 0.055 * (high - low), low, high)
     for (height, words, colour), place in zip(labels, places, strict=True):
-        axes.annotate(
-            words,
-            xy=(last, height),
-            xytext=(1.03, (place - low) / (high - low)),
-            textcoords="axes fraction",
-            color=colour,
-            va="center",
-            annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.6, "shrinkA": 1,
-                        "shrinkB": 1},
-        )  # fmt: skip
+        end = last * (LABELS_FROM - 0.005)
+        if height <= high:
+            axes.plot([last, end], [height, place], color=colour, linewidth=0.6, clip_on=False)
+        axes.text(last * LABELS_FROM, place, words, color=colour, va="center_baseline")
 
 
 def _frame(axes: Axes, subject: Subject) -> None:

@@ -10,6 +10,7 @@ Each line of the log is one JSON object with a `step` and
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,11 +48,11 @@ class History:
     def add(self, row: dict[str, Any]) -> None:
         """Take up one line of the log; what else stands in it is left alone."""
         if row.get("loss") is not None:
-            self.steps.append(row["step"])
-            self.losses.append(row["loss"])
-            self.smoothed.append(self._average.add(row["loss"]))
+            self.steps.append(int(row["step"]))
+            self.losses.append(float(row["loss"]))
+            self.smoothed.append(self._average.add(self.losses[-1]))
         elif row.get("validation_loss") is not None:
-            self.validations.append((row["step"], row["validation_loss"]))
+            self.validations.append((int(row["step"]), float(row["validation_loss"])))
         elif "uniform" in row:
             self.yardsticks = Yardsticks.from_row(row)
 
@@ -74,30 +75,30 @@ def read_history(log: Path) -> History:
     A last line without its end, as a process that was killed leaves it, is left alone.
 
     Raises:
-        RunError: a whole line that is no JSON object with a step.
+        RunError: a whole line that is no JSON object with a step, or has words for numbers.
     """
     history = History()
     if not log.exists():
         return history
-    for row in _rows(log):
-        history.add(row)
+    for number, line in _whole_lines(log):
+        try:
+            row = json.loads(line)
+            row["step"]
+            history.add(row)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise RunError(
+                f"line {number} of {log} is not a JSON object with a step and numbers ({error}); "
+                "restore the file, or start a new run"
+            ) from error
     return history
 
 
-def _rows(log: Path) -> Iterable[dict[str, Any]]:
-    with open(log, encoding="utf-8") as file:
+def _whole_lines(log: Path) -> Iterable[tuple[int, bytes]]:
+    """Each with its number, from 1. As bytes: what is no text is told as any other damage."""
+    with open(log, "rb") as file:
         for number, line in enumerate(file, start=1):
-            if not line.endswith("\n"):
-                return
-            try:
-                row = json.loads(line)
-                row["step"]
-            except (ValueError, KeyError, TypeError) as error:
-                raise RunError(
-                    f"line {number} of {log} is not a JSON object with a step ({error}); restore "
-                    "the file, or start a new run"
-                ) from error
-            yield row
+            if line.endswith(b"\n"):
+                yield number, line
 
 
 class Smooth:
@@ -109,7 +110,13 @@ class Smooth:
         self.weight = 0.0
 
     def add(self, value: float) -> float:
-        """The average with `value` in it."""
+        """The average with `value` in it.
+
+        One that is not finite is left out, since it would stay in it for ever; before the first
+        that is finite there is no average: nan.
+        """
+        if not math.isfinite(value):
+            return self.total / self.weight if self.weight else math.nan
         self.total = self.keep * self.total + (1 - self.keep) * value
         self.weight = self.keep * self.weight + (1 - self.keep)
         return self.total / self.weight

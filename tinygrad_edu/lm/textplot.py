@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from tinygrad_edu.lm.history import History
-from tinygrad_edu.lm.lines import Line, lines, spread
+from tinygrad_edu.lm.lines import Line, heights, lines, nats, spread, validated
 
 ROWS = 12
 LABELS = 18
 """Columns for the names at the right."""
 AXIS = 7
 """Columns for the numbers at the left, with the axis."""
+NARROWEST = 40
+"""Columns below which nothing is to be seen any more."""
 
 
 class Marks(NamedTuple):
@@ -46,10 +49,13 @@ class Piece:
 def plot(
     history: History, symbols: int, *, width: int = 80, marks: Marks = UNICODE
 ) -> list[list[Piece]]:
-    """The curve as rows of pieces, none longer than `width`; none at all without two losses."""
-    if len(history.losses) < 2:
+    """The curve as rows of pieces, none longer than `width`.
+
+    None at all without two losses, or where `width` is less than `NARROWEST`.
+    """
+    if len(history.losses) < 2 or width < NARROWEST:
         return []
-    grid = _Grid(history, lines(history, symbols), max(10, width - AXIS - LABELS - 1), marks)
+    grid = _Grid(history, lines(history, symbols), width - AXIS - LABELS - 1, marks)
     grid.draw()
     return [[Piece("nats".rjust(AXIS - 2))], *grid.rows(), *grid.foot()]
 
@@ -62,10 +68,9 @@ class _Grid:
         self.across = across
         self.columns = columns
         self.marks = marks
-        self.last = max([*history.steps[-1:], *(step for step, _ in history.validations[-1:])])
-        drawn = [line.height for line in across] + [loss for _, loss in history.validations]
-        drawn += [min(history.smoothed), max(history.smoothed)]
-        self.low, self.high = min(drawn), max(drawn)
+        self.validations = validated(history)
+        self.last = max([1, *history.steps[-1:], *(step for step, _ in self.validations[-1:])])
+        self.low, self.high = heights(history, across)
         self.cells = [[Piece(" ")] * columns for _ in range(ROWS)]
 
     def draw(self) -> None:
@@ -75,14 +80,17 @@ class _Grid:
             self.cells[row] = [Piece(self.marks.across[line.kind], line.kind)] * self.columns
         for step, loss in zip(self.history.steps, self.history.smoothed, strict=True):
             self.put(step, loss, Piece(self.marks.training, "training"))
-        for step, loss in self.history.validations:
+        for step, loss in self.validations:
             self.put(step, loss, Piece(self.marks.validation, "validation"))
 
     def put(self, step: int, loss: float, piece: Piece) -> None:
+        """Nothing where the loss is no number, or above the picture."""
+        if not math.isfinite(loss) or loss > self.high:
+            return
         self.cells[self.row(loss)][round(step / self.last * (self.columns - 1))] = piece
 
     def row(self, loss: float) -> int:
-        height = (self.high - loss) / ((self.high - self.low) or 1.0)
+        height = (self.high - loss) / (self.high - self.low)
         return min(ROWS - 1, max(0, round(height * (ROWS - 1))))
 
     def rows(self) -> list[list[Piece]]:
@@ -102,14 +110,16 @@ class _Grid:
     def labels(self) -> dict[int, Piece]:
         """The name of each line and loss, a row each, as near to it as there is a free one."""
         named = [
-            (line.height, Piece(f"{line.short} {line.height:.2f}", line.kind))
+            (line.height, Piece(f"{line.short} {nats(line.height)}", line.kind))
             for line in self.across
         ]
         now = self.history.smoothed[-1]
-        named.append((now, Piece(f"{self.marks.training} training {now:.2f}", "training")))
-        if self.history.validations:
-            now = self.history.validations[-1][1]
-            said = f"{self.marks.validation} validation {now:.2f}"
+        if math.isfinite(now):
+            said = f"{self.marks.training} training {nats(now)}"
+            named.append((now, Piece(said, "training")))
+        if self.validations:
+            now = self.validations[-1][1]
+            said = f"{self.marks.validation} validation {nats(now)}"
             named.append((now, Piece(said, "validation")))
         named.sort(key=lambda pair: -pair[0])
         wanted = [float(ROWS - 1 - self.row(height)) for height, _ in named]
