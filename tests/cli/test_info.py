@@ -7,6 +7,7 @@ import importlib.util
 import os
 import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -174,3 +175,15 @@ def test_a_module_that_something_else_stands_for_is_not_installed(
     stand_in.__spec__ = None
     monkeypatch.setitem(sys.modules, "torch", stand_in)
     assert not info.installed("torch") and info.installed("numpy")
+
+
+def test_a_backend_that_is_not_there_does_not_keep_info_from_saying_the_rest() -> None:
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run(
+        [sys.executable, "-m", "tinygrad_edu", "info"],
+        env={**os.environ, "PYTHONPATH": str(root), "TINYGRAD_EDU_BACKEND": "foo"},
+        capture_output=True, encoding="utf-8", check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "there is no backend 'foo'" in " ".join(done.stdout.split())
+    assert f"numpy {np.__version__}" in done.stdout

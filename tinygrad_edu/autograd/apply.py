@@ -26,7 +26,7 @@ _no_params: dict[str, Any] = {}
 
 
 def _absent() -> Tensor:
-    out = Tensor(0.0)
+    out = Tensor(np.zeros(()))  # of NumPy, so that importing asks no backend
     out._data = None
     return out
 
