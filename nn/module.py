@@ -291,12 +291,13 @@ class Module:
             _calls.paths = self._paths(path)
         state.module = path
         try:
-            for hook in tuple(self.__dict__.get("_pre_hooks", ())):
+            hooks = self.__dict__
+            for hook in tuple(hooks["_pre_hooks"]) if "_pre_hooks" in hooks else ():
                 changed = hook(self, args)
                 if changed is not None:
                     args = changed if isinstance(changed, tuple) else (changed,)
             output = self.forward(*args, **kwargs)
-            for hook in tuple(self.__dict__.get("_forward_hooks", ())):
+            for hook in tuple(hooks["_forward_hooks"]) if "_forward_hooks" in hooks else ():
                 changed = hook(self, args, output)
                 if changed is not None:
                     output = changed

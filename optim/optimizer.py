@@ -187,6 +187,9 @@ class Optimizer:
     def apply_update(self, factors: Any, arrays: list[Any]) -> None:
         """Move a weight (the first array, then its gradient and slots) in place."""
         library = namespace_of(arrays[0])
+        if arrays[0].nbytes <= BLOCK_BYTES:
+            self.update(library.xp, factors, self._scratch_like(library, arrays[0]), *arrays)
+            return
         for block in blocks(arrays, library.name == "numpy"):
             self.update(library.xp, factors, self._scratch_like(library, block[0]), *block)
 

@@ -11,7 +11,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from tinygrad_edu.optim.optimizer import Group, Optimizer
+from tinygrad_edu.backend.blas import axpy
+from tinygrad_edu.optim.optimizer import BLOCK_BYTES, Group, Optimizer
 
 __all__ = ["SGD", "Adam", "AdamW", "Momentum"]
 
@@ -78,6 +79,14 @@ class SGD(Optimizer):
             nesterov=bool(group["nesterov"]),
             maximize=bool(group["maximize"]),
         )
+
+    def apply_update(self, factors: Any, arrays: list[Any]) -> None:
+        """Move a weight; plain descent on a large one is a single call."""
+        weight, gradient = arrays[:2]
+        plain = factors.momentum == factors.weight_decay == 0
+        rate = factors.lr if factors.maximize else -factors.lr
+        if not (plain and weight.nbytes > BLOCK_BYTES and axpy(weight, rate, gradient)):
+            super().apply_update(factors, arrays)
 
     def update(
         self,

@@ -266,7 +266,9 @@ def cross_entropy(F: Any, logits: Any, targets: Any, *, ignore_index: Any, reduc
     if reduction == "none":
         return losses.reshape(targets.shape), (p, safe, counted, number)
     loss = losses.sum() if reduction == "sum" else losses.sum() / number
-    return loss.astype(logits.dtype), (p, safe, counted, number)
+    if loss.dtype is not logits.dtype:
+        loss = loss.astype(logits.dtype)
+    return loss, (p, safe, counted, number)
 
 
 def cross_entropy_vjp(F: Any, g: Any, saved: Any, logits_shape: Any, reduction: Any) -> Any:
