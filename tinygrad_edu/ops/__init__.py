@@ -3,11 +3,21 @@
 `registry` maps names to primitives; tests, drawings and documentation read everything there.
 """
 
-from tinygrad_edu.ops import elementwise, fused, indexing, linalg, reduction, shape
+from tinygrad_edu.ops import (
+    activations,
+    elementwise,
+    fused,
+    indexing,
+    linalg,
+    reduction,
+    shape,
+    transcendental,
+)
 from tinygrad_edu.ops.registry import Primitive, registry
 
 __all__ = [
     "Primitive",
+    "activations",
     "elementwise",
     "fused",
     "indexing",
@@ -15,4 +25,5 @@ __all__ = [
     "reduction",
     "registry",
     "shape",
+    "transcendental",
 ]

@@ -108,16 +108,13 @@ cos = elementwise(
 
 
 def _sigmoid(F: Any, a: Any) -> Any:
-    # tanh never overflows, and the two sides of 0 are exact mirrors of each other.
-    return 0.5 * F.tanh(0.5 * a) + 0.5
-
-
-def _sigmoid_slope(out: Any) -> Any:
-    return out * (1 - out)
+    e = F.exp(F.minimum(a, -a))  # never overflows, and keeps its digits where it is small
+    return F.where(a >= 0, F.ones_like(e), e) / (1 + e)
 
 
 sigmoid = elementwise(
-    "sigmoid", "1 / (1 + e⁻ᵃ)", forward=_sigmoid, partials=(_sigmoid_slope,),
+    "sigmoid", "1 / (1 + e⁻ᵃ)", forward=_sigmoid,
+    partials=(lambda F, a, out: out * F.sigmoid(-a),),  # 1 - out would have lost its digits
     analytic=True, domain=(_ANY,), kinks=("|a| large: 0 or 1 with gradient 0, no overflow",),
 )
 relu = elementwise(

@@ -181,7 +181,7 @@ def activate(
         F.tanh(x, out=x)
         return x, 1 - x * x
     value = F.sigmoid(x)
-    return value, value * (1 - value)
+    return value, value * F.sigmoid(-x)
 
 
 def linear(F: Any, x: Any, weight: Any, bias: Any, residual: Any, *, activation: Any) -> Any:

@@ -1,153 +1,16 @@
-"""For every primitive: how to call it. The generic tests read this beside the registry.
-
-A case holds inputs in the primitive's order (float arrays are differentiated; integers, bools and
-None are not), its parameters, and an independent definition of its value in plain NumPy.
-"""
+"""For every primitive: how to call it. The generic tests read this beside the registry."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-
-from tinygrad_edu.autograd import apply
-from tinygrad_edu.ops import Primitive, registry
+from engine.derivatives.case import Case, one, reduction, two
+from engine.derivatives.cases_functions import FUNCTIONS
 
 Array = Any
-
-
-@dataclass(frozen=True)
-class Case:
-    """One way to call a primitive.
-
-    `roundings` and `inner` are the check's, for terms that cancel inside; `why` says which.
-    """
-
-    name: str
-    build: Callable[[Draw], tuple[Any, ...]]
-    value: Callable[..., Any]
-    params: dict[str, Any] = field(default_factory=dict)
-    label: str = ""
-    roundings: float = 64.0
-    inner: float = 0.0
-    why: str = ""
-    fixed: tuple[int, ...] = ()  # float inputs that no gradient is defined for
-
-    @property
-    def primitive(self) -> Primitive:
-        return registry[self.name]
-
-    def inputs(self, dtype: Any = np.float64, seed: int = 0) -> list[Any]:
-        """Fresh inputs: floats in `dtype`, the same numbers for the same seed."""
-        made = self.build(Draw(self.primitive, np.random.default_rng(seed)))
-        return [None if x is None else _in(np.asarray(x), dtype) for x in made]
-
-    def floating(self, inputs: list[Any]) -> list[int]:
-        """Which inputs are differentiated."""
-        return [
-            i
-            for i, x in enumerate(inputs)
-            if x is not None and x.dtype.kind == "f" and i not in self.fixed
-        ]
-
-    def function(self, inputs: list[Any]) -> tuple[Callable[..., Any], list[Any]]:
-        """(f, xs): the primitive as a function of the inputs that are differentiated."""
-        moving = self.floating(inputs)
-
-        def f(*xs: Any) -> Any:
-            given = list(inputs)
-            for i, x in zip(moving, xs, strict=True):
-                given[i] = x
-            return apply(self.primitive, *given, **self.params)
-
-        f.__name__ = self.name
-        return f, [inputs[i] for i in moving]
-
-    def __str__(self) -> str:
-        return f"{self.name} {self.label}".strip().replace(" ", "-")
-
-
-def _in(x: Any, dtype: Any) -> Any:
-    return x.astype(dtype) if x.dtype.kind == "f" else x
-
-
-class Draw:
-    """Inputs for one case, inside the domains of its primitive."""
-
-    def __init__(self, primitive: Primitive, rng: np.random.Generator) -> None:
-        self.primitive = primitive
-        self.rng = rng
-
-    def __call__(self, *shape: int, slot: int = 0) -> Array:
-        """Numbers from the domain of input `slot`."""
-        domain = self.primitive.domain
-        low, high = domain[min(slot, len(domain) - 1)]
-        room = 0.1 * (high - low)
-        return self.rng.uniform(low + room, high - room, shape)
-
-    def apart(self, *shape: int) -> Array:
-        """Numbers at least 0.2 from each other and 0.1 from 0, -1 and 1: no kink, no tie."""
-        n = math.prod(shape)
-        grid = 0.25 * (np.arange(n) - n // 2) + 0.125
-        return self.rng.permutation(grid).reshape(shape) + self.rng.uniform(-0.02, 0.02, shape)
-
-    def pair(self, first: tuple[int, ...], second: tuple[int, ...]) -> tuple[Array, Array]:
-        """Two arrays no element of which is near another."""
-        n = math.prod(first)
-        both = self.apart(n + math.prod(second))
-        return both[:n].reshape(first), both[n:].reshape(second)
-
-    def ids(self, limit: int, *shape: int) -> Array:
-        return self.rng.integers(0, limit, shape)
-
-    def bools(self, *shape: int) -> Array:
-        return self.rng.random(shape) < 0.6
-
-    def keep(self, *shape: int) -> Array:
-        """A dropout pattern, already scaled: 0 or 2."""
-        return 2.0 * (self.rng.random(shape) < 0.5)
-
-
-def _one(name: str, value: Callable[..., Any], **facts: Any) -> list[Case]:
-    return [
-        Case(name, lambda d: (d(2, 3),), value, **facts),
-        Case(name, lambda d: (d(),), value, label="0-d", **facts),
-        Case(name, lambda d: (d(0, 2),), value, label="empty", **facts),
-    ]
-
-
-def _two(name: str, value: Callable[..., Any], **facts: Any) -> list[Case]:
-    def of(*shapes: tuple[int, ...]) -> Callable[[Draw], tuple[Any, ...]]:
-        return lambda d: tuple(d(*shape, slot=i) for i, shape in enumerate(shapes))
-
-    return [
-        Case(name, of((2, 3), (2, 3)), value, **facts),
-        Case(name, of((2, 1), (4, 1, 3)), value, label="broadcast", **facts),
-        Case(name, of((), (3,)), value, label="0-d and 1-d", **facts),
-        Case(name, of((0, 3), (1, 3)), value, label="empty", **facts),
-    ]
-
-
-def _reduction(
-    name: str, value: Callable[..., Any], tied: bool = False, **facts: Any
-) -> list[Case]:
-    def case(axis: Any, keepdims: bool, *shape: int) -> Case:
-        params = {"axis": axis, "keepdims": keepdims, **facts.get("params", {})}
-        others = {k: v for k, v in facts.items() if k != "params"}
-        label = f"axis {axis} {'kept' if keepdims else 'dropped'} of {shape}"
-        return Case(
-            name, lambda d: (d.apart(*shape) if tied else d(*shape),), value,
-            params=params, label=label, **others,
-        )  # fmt: skip
-
-    return [
-        case(None, False, 2, 3), case(None, True, 2, 3), case((1,), False, 2, 3),
-        case((0, 2), True, 2, 3, 2), case((0, 2), False, 2, 3, 2), case(None, False),
-        case((0,), False, 1),
-    ]  # fmt: skip
 
 
 def _softmax(x: Array, axis: Any) -> Array:
@@ -260,15 +123,15 @@ _INDICES: list[tuple[str, Any]] = [
 ]
 
 _ALL: list[Case] = [
-    *_two("add", np.add), *_two("subtract", np.subtract), *_two("multiply", np.multiply),
-    *_two("divide", np.divide), *_two("power", np.power),
-    *_one("negative", np.negative), *_one("exp", np.exp), *_one("log", np.log),
-    *_one("log1p", np.log1p), *_one("expm1", np.expm1), *_one("sqrt", np.sqrt),
-    *_one("tanh", np.tanh, roundings=4096.0, why="1 - out² near out = 1"),
-    *_one("sin", np.sin), *_one("cos", np.cos),
-    *_one("sigmoid", lambda a: 1 / (1 + np.exp(-a)), **_NEAR_ONE),
-    *_one("erf", _erf), *_one("identity", lambda a: a), *_one("copy", lambda a: a),
-    *[c for n in (-1, 0, 0.5, 1, 2, 3) for c in _one(
+    *two("add", np.add), *two("subtract", np.subtract), *two("multiply", np.multiply),
+    *two("divide", np.divide), *two("power", np.power),
+    *one("negative", np.negative), *one("exp", np.exp), *one("log", np.log),
+    *one("log1p", np.log1p), *one("expm1", np.expm1), *one("sqrt", np.sqrt),
+    *one("tanh", np.tanh, roundings=4096.0, why="1 - out² near out = 1"),
+    *one("sin", np.sin), *one("cos", np.cos),
+    *one("sigmoid", lambda a: 1 / (1 + np.exp(-a)), **_NEAR_ONE),
+    *one("erf", _erf), *one("identity", lambda a: a), *one("copy", lambda a: a),
+    *[c for n in (-1, 0, 0.5, 1, 2, 3) for c in one(
         "power_constant", lambda a, exponent: a**exponent, params={"exponent": n})],
     *[Case(name, lambda d: (d.apart(2, 5),), value) for name, value in (
         ("relu", lambda a: np.maximum(a, 0)), ("abs", np.abs), ("sign", np.sign))],
@@ -281,15 +144,15 @@ _ALL: list[Case] = [
     *[Case("where", lambda d, s=shapes: (d.bools(*s[0]), d(*s[1]), d(*s[2])), np.where,
            label=str(shapes))
       for shapes in (((2, 3), (2, 3), (2, 3)), ((3,), (2, 1), ()), ((2, 3), (), (3,)))],
-    *_two("absorb", np.multiply),
-    *_one("cast", lambda a, dtype: a.astype(dtype), params={"dtype": np.dtype(np.float64)}),
-    *[c for form in ("none", "tanh") for c in _one(
+    *two("absorb", np.multiply),
+    *one("cast", lambda a, dtype: a.astype(dtype), params={"dtype": np.dtype(np.float64)}),
+    *[c for form in ("none", "tanh") for c in one(
         "gelu", _gelu, params={"approximate": form}, roundings=1024.0,
         why="x·φ(x) and Φ(x) cancel where the slope crosses 0")],
-    *_reduction("sum", np.sum), *_reduction("mean", np.mean),
-    *_reduction("var", np.var, params={"ddof": 0}),
-    *_reduction("max", np.max, tied=True), *_reduction("min", np.min, tied=True),
-    *_reduction("logsumexp", _logsumexp),
+    *reduction("sum", np.sum), *reduction("mean", np.mean),
+    *reduction("var", np.var, params={"ddof": 0}),
+    *reduction("max", np.max, tied=True), *reduction("min", np.min, tied=True),
+    *reduction("logsumexp", _logsumexp),
     Case("var", lambda d: (d(2, 4),), np.var, {"axis": (1,), "keepdims": False, "ddof": 1},
          "ddof 1"),
     *[Case(name, lambda d: (d(2, 3, 2),), value, {"axis": (axis,)}, f"axis {axis}", **_NEAR_ONE)
@@ -361,6 +224,7 @@ _ALL: list[Case] = [
           ("bool", lambda d: d.bools(3, 3) | np.eye(3, dtype=bool), False, True))],
     Case("dropout", lambda d: (d(2, 3), d.bools(2, 3)), lambda a, keep, scale: a * keep * scale,
          {"scale": 2.0}),
+    *FUNCTIONS,
 ]  # fmt: skip
 
 CASES: dict[str, list[Case]] = {}

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from engine.derivatives.cases import CASES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,10 +20,6 @@ few = settings(max_examples=15, derandomize=True, deadline=None)
 # These broadcast some axes only (packed attention those of its mask), and have tests of their own.
 SOME_AXES = ("attention", "matmul", "packed_attention")
 NAMES = sorted(n for n, p in registry.items() if p.broadcasts and n not in SOME_AXES)
-PARAMS: dict[str, dict[str, Any]] = {
-    "power_constant": {"exponent": 3},
-    "clip": {"low": -1.0, "high": 2.0},
-}
 
 
 def summed(g: Any, shape: tuple[int, ...]) -> Any:
@@ -56,7 +53,7 @@ def test_implicit_is_explicit(name: str, data: Any) -> None:
 
     def gradients(arrays: list[Any]) -> list[Any]:
         leaves = [tg.Tensor(x, requires_grad=x.dtype.kind == "f") for x in arrays]
-        out = apply(primitive, *leaves, **PARAMS.get(name, {}))
+        out = apply(primitive, *leaves, **CASES[name][0].params)
         assert out.shape == full
         out.backward(g)
         return [leaves[i].grad for i in moving]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from engine.derivatives.cases import CASES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,11 +19,6 @@ from tinygrad_edu.testing import strategies as own
 
 SPECIAL = (0.0, -0.0, 1.0, -1.0, 1e4, -1e4, 1e-200)
 NAMES = sorted(n for n, p in registry.items() if p.kind == "elementwise") + ["gelu"]
-PARAMS: dict[str, list[dict[str, Any]]] = {
-    "power_constant": [{"exponent": n} for n in (-1, 0, 0.5, 1, 2)],
-    "clip": [{"low": -1.0, "high": 1.0}],
-    "gelu": [{"approximate": "none"}, {"approximate": "tanh"}],
-}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -31,10 +27,11 @@ PARAMS: dict[str, list[dict[str, Any]]] = {
 def test_finite_numbers_give_no_nan_and_zeros_let_nothing_through(name: str, data: Any) -> None:
     """Also where the slope is inf or NaN, if what arrives there is 0."""
     primitive = registry[name]
-    params = data.draw(st.sampled_from(PARAMS.get(name, [{}])))
+    params = data.draw(st.sampled_from([case.params for case in CASES[name]]))
     xs = [data.draw(own.values((6,), (-4, 4), SPECIAL)) for _ in primitive.inputs]
-    if name == "power":
-        xs[0] = np.abs(xs[0])  # a negative base has no slope along the exponent
+    beyond = {"power": 0, "xlogy": 1}.get(name)  # a base or a number with no logarithm
+    if beyond is not None:
+        xs[beyond] = np.abs(xs[beyond])
     with np.errstate(all="ignore"):
         leaves = [tg.Tensor(x, requires_grad=True) for x in xs]
         out = apply(primitive, *leaves, **params)

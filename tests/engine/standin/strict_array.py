@@ -16,13 +16,14 @@ import numpy as np
 # Every name that the engine takes from the array library; `test_standin.py` holds them to CuPy.
 NAMES = tuple(
     """
-    abs absolute add arange argwhere array asarray bool_ broadcast_to clip concatenate
-    copysign copyto cos divide e einsum empty equal exp expand_dims expm1 eye float16
-    float32 float64 full full_like greater greater_equal inf int32 int64 isfinite isinf
-    isnan less less_equal log log1p logical_and logical_not logical_or matmul max maximum
-    may_share_memory mean min minimum multiply nan ndarray negative newaxis not_equal ones
-    ones_like pi power reciprocal reshape sign sin sqrt square squeeze stack subtract sum
-    swapaxes tanh transpose vdot where zeros zeros_like
+    abs absolute add arange arccos arccosh arcsin arcsinh arctan arctan2 arctanh argwhere array
+    asarray bool_ broadcast_to cbrt ceil clip concatenate copysign copyto cos cosh divide e einsum
+    empty equal exp exp2 expand_dims expm1 eye float16 float32 float64 floor full full_like
+    greater greater_equal hypot inf int32 int64 isfinite isinf isnan less less_equal log log10
+    log1p log2 logaddexp logical_and logical_not logical_or matmul max maximum may_share_memory
+    mean min minimum multiply nan ndarray negative newaxis not_equal ones ones_like pi power
+    reciprocal reshape round sign sin sinc sinh sqrt square squeeze stack subtract sum swapaxes
+    tan tanh transpose trunc vdot where zeros zeros_like
     """.split()
 )
 # What it does to make an array from something of the host; all else takes its own arrays only.
