@@ -206,6 +206,9 @@ def _explain(
     )
     place = origin.current_line()
     about_shapes = ("shape", "dimension", "broadcast", "axes", "axis", "size", "array split")
+    if isinstance(error, np.linalg.LinAlgError):
+        message = f"{primitive.name} on {given} at {place}: {error}"
+        raise np.linalg.LinAlgError(message) from error
     if isinstance(error, ValueError) and not any(word in str(error) for word in about_shapes):
         raise ValueError(f"{primitive.name} on {given} at {place}: {error}") from error
     if isinstance(error, IndexError):

@@ -18,7 +18,11 @@ _FUNCTIONS = (
     "add subtract multiply divide negative power exp log log1p expm1 sqrt tanh sigmoid sin cos erf "
     "relu gelu abs sign maximum minimum clip clamp where astype sum mean var max min logsumexp "
     "softmax log_softmax matmul reshape view flatten transpose permute swapaxes expand_dims "
-    "unsqueeze squeeze broadcast_to split"
+    "unsqueeze squeeze broadcast_to split tan arcsin arccos arctan arctan2 sinh cosh arcsinh "
+    "arccosh arctanh asin acos atan atan2 asinh acosh atanh exp2 log2 log10 logaddexp xlogy square "
+    "reciprocal hypot sinc erfc round floor ceil trunc std prod cumsum cumprod cummax cummin "
+    "median norm sort argsort argmax argmin topk flip roll moveaxis rot90 tile repeat take "
+    "take_along_axis set_at diagonal diag tril triu trace ravel dot inner outer vdot"
 ).split()
 
 
@@ -30,14 +34,42 @@ def _numpy_reshape(a: Any, shape: Any) -> Tensor:
     return functions.reshape(a, shape)
 
 
+def _numpy_svd(a: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
+    return functions.svd(a, full_matrices) if compute_uv else functions.svdvals(a)
+
+
+def _numpy_qr(a: Any, mode: str = "reduced") -> Any:
+    if mode != "reduced":
+        raise ValueError(f"np.linalg.qr of a tensor has mode='reduced' alone; got {mode!r}")
+    return functions.qr(a)
+
+
 # NumPy functions that mean the same on a tensor: np.exp(t) is tg.exp(t).
 _NUMPY: dict[Any, Callable[..., Any]] = {
     getattr(np, name): getattr(functions, name)
     for name in (
         "add subtract multiply divide negative power exp log log1p expm1 sqrt tanh sin cos "
         "absolute sign maximum minimum clip where sum mean var max min matmul swapaxes "
-        "expand_dims squeeze broadcast_to concatenate stack split zeros_like ones_like full_like"
+        "expand_dims squeeze broadcast_to concatenate stack split zeros_like ones_like full_like "
+        "tan arcsin arccos arctan arctan2 sinh cosh arcsinh arccosh arctanh exp2 log2 log10 "
+        "logaddexp square reciprocal cbrt hypot sinc round floor ceil trunc std prod cumsum "
+        "cumprod median flip roll moveaxis rot90 pad tile repeat take take_along_axis diagonal "
+        "diag tril triu trace ravel einsum tensordot dot inner outer vdot kron sort argsort argmax "
+        "argmin"
     ).split()
+}
+_NUMPY.update(
+    {
+        getattr(np.linalg, name): getattr(functions, name)
+        for name in "cholesky det eigh eigvalsh inv multi_dot norm slogdet solve".split()
+    }
+)
+_NUMPY.update({np.linalg.svd: _numpy_svd, np.linalg.qr: _numpy_qr})
+# Their third argument is another one in NumPy: a dtype, an array to write to, a kind of sort.
+_TWO_IN_ORDER = {
+    getattr(np, name)
+    for name in "sum mean var std prod max min amax amin median cumsum cumprod sort argsort argmax "
+    "argmin".split()
 }
 _NUMPY.update(
     {
@@ -98,6 +130,11 @@ def _array_ufunc(self: Tensor, ufunc: Any, method: str, *inputs: Any, **kwargs: 
 def _array_function(self: Tensor, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     if func in _NUMPY_PLAIN:
         return func(*[x._data if isinstance(x, Tensor) else x for x in args], **kwargs)
+    if func in _TWO_IN_ORDER and len(args) > 2:
+        raise TypeError(
+            f"np.{func.__name__} of a tensor takes the array and axis in order, all else by "
+            "keyword: what follows means something else there"
+        )
     if func in _NUMPY:
         return _NUMPY[func](*args, **kwargs)
     if any(x.requires_grad for x in _tensors_in((args, kwargs))):

@@ -16,7 +16,7 @@ from tinygrad_edu.autograd import functions
 from tinygrad_edu.autograd.apply import ABSENT, apply, as_tensor
 from tinygrad_edu.autograd.backward import check_unchanged, gradients_of
 from tinygrad_edu.autograd.modes import enable_grad, state
-from tinygrad_edu.autograd.pull import rerun
+from tinygrad_edu.autograd.pull import edge_twin, rerun
 from tinygrad_edu.autograd.tensor import Tensor, is_floating
 from tinygrad_edu.autograd.twin import TWIN
 from tinygrad_edu.errors import DTypeError, GraphError, ShapeError
@@ -174,12 +174,28 @@ def _push_linear(
 
 def _push_reference(node: Tensor, arriving: list[Tensor | None]) -> Tensor | None:
     if node.op.reference is None:
-        raise GraphError(f"{node.op.name} has neither a reference nor a jvp; add one to its entry")
+        return _push_transposed(node, arriving)
     aliases, out = rerun(node)
     seeds = {
         id(a): t for a, t in zip(aliases, arriving, strict=True) if a is not None and t is not None
     }
     return push(out, seeds)
+
+
+def _push_transposed(node: Tensor, arriving: list[Tensor | None]) -> Tensor | None:
+    """J t as the gradient of ⟨vjp(g), t⟩, which is linear in g, to g: a transpose transposed."""
+    rule = node.op.joint_rule
+    g = Tensor(node._namespace.ones_like(node._data), requires_grad=True)
+    need = tuple([t is not None for t in arriving])
+    made = rule.twin(TWIN, node._args, node, node._params, g, need)
+    total: Tensor | None = None
+    for x, c, t in zip(node._args, made, arriving, strict=True):
+        if c is not None and t is not None:
+            term = functions.sum(edge_twin(c, x, node) * t)
+            total = term if total is None else total + term
+    if total is None or not total.requires_grad:
+        return None
+    return gradients_of(total, [g], None, create_graph=True)[0]  # type: ignore[no-any-return]
 
 
 def _is_nested(xs: Sequence[Any]) -> bool:

@@ -15,7 +15,10 @@ from tinygrad_edu.autograd.tensor import Tensor
 from tinygrad_edu.ops import registry
 
 # Public functions whose arguments differ from their primitive's; rules mean the primitive.
-_FUSED = {"dropout", "linear", "layer_norm", "cross_entropy", "attention", "packed_attention"}
+_FUSED = {
+    "dropout", "linear", "layer_norm", "cross_entropy", "attention", "packed_attention", "pad",
+    "set_at",
+}  # fmt: skip
 
 
 class Twin(backend.Namespace):

@@ -5,11 +5,15 @@
 
 from tinygrad_edu.ops import (
     activations,
+    contraction,
+    decompositions,
     elementwise,
     fused,
     indexing,
     linalg,
+    movement,
     reduction,
+    scans,
     shape,
     transcendental,
 )
@@ -18,12 +22,16 @@ from tinygrad_edu.ops.registry import Primitive, registry
 __all__ = [
     "Primitive",
     "activations",
+    "contraction",
+    "decompositions",
     "elementwise",
     "fused",
     "indexing",
     "linalg",
+    "movement",
     "reduction",
     "registry",
+    "scans",
     "shape",
     "transcendental",
 ]

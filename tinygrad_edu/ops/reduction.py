@@ -68,6 +68,61 @@ var = joint(
 )
 
 
+def _positive(F: Any, level: Array) -> Array:
+    """`level`, and 1 where it is 0: to divide by."""
+    return F.where(level == 0, F.ones_like(level), level)
+
+
+def _std_vjp(F: Any, g: Any, a: Any, out: Any, axis: Any, keepdims: Any, ddof: Any) -> Any:
+    centred = a - F.mean(a, axis=axis, keepdims=True)
+    level = _positive(F, _keep(F, out, a.shape, axis))
+    share = g * (1 / max(count(a.shape, axis) - ddof, 1))
+    return (F.absorb(spread(F, share, a.shape, axis, keepdims), centred / level),)
+
+
+std = joint(
+    "std", "√(Σ (a - mean)² / (n - ddof))",
+    forward=lambda F, a, *, axis, keepdims, ddof: F.sqrt(
+        _var(F, a, axis=axis, keepdims=keepdims, ddof=ddof)
+    ),
+    vjp=_std_vjp, analytic=True, domain=_ANY,
+    kinks=("all equal, or one alone: 0 with gradient 0",),
+)  # fmt: skip
+
+
+def _norm(F: Any, a: Any, *, axis: Any, keepdims: Any, p: float) -> Any:
+    """Over the largest |a|, so that no power overflows or vanishes."""
+    size = F.absolute(a)
+    top = F.max(size, axis=axis, keepdims=True, initial=0.0)
+    unit = F.where((top == 0) | (top == math.inf), F.ones_like(top), top)
+    total = F.sum((size / unit) ** p, axis=axis, keepdims=True)
+    out = unit * (F.sqrt(total) if p == 2 else total ** (1 / p))
+    return out if keepdims else F.squeeze(out, axis=axis)
+
+
+def _norm_vjp(F: Any, g: Any, a: Any, out: Any, axis: Any, keepdims: Any, p: float) -> Any:
+    """sign(a)·(|a|/norm)^(p-1), a/norm for p = 2."""
+    level = _positive(F, _keep(F, out, a.shape, axis))
+    if p == 2:
+        slope = a / level
+    elif p == 1:
+        slope = F.sign(a)
+    else:
+        share = F.where(a == 0, F.ones_like(a), F.absolute(a) / level)
+        slope = F.where(a == 0, F.zeros_like(a), F.sign(a) * F.power(share, p - 1))
+    return (F.absorb(spread(F, g, a.shape, axis, keepdims), slope),)
+
+
+norm = joint(
+    "norm", "(Σ |a|ᵖ)^(1/p)", forward=_norm, vjp=_norm_vjp, domain=_ANY,
+    kinks=(
+        "all 0: 0 with gradient 0",
+        "p other than 2 and an element 0: its gradient is 0",
+        "never overflows or vanishes on the way",
+    ),
+)  # fmt: skip
+
+
 def _share(F: Any, a: Array, out: Array, axis: Any) -> Array:
     """What each element has of an extreme: 1/k for the k that tie, 0 for the others."""
     hit = a == _keep(F, out, a.shape, axis)

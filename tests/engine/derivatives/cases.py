@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from engine.derivatives.case import Case, one, reduction, two
 from engine.derivatives.cases_functions import FUNCTIONS
+from engine.derivatives.cases_linear import LINEAR
 
 Array = Any
 
@@ -225,6 +226,7 @@ _ALL: list[Case] = [
     Case("dropout", lambda d: (d(2, 3), d.bools(2, 3)), lambda a, keep, scale: a * keep * scale,
          {"scale": 2.0}),
     *FUNCTIONS,
+    *LINEAR,
 ]  # fmt: skip
 
 CASES: dict[str, list[Case]] = {}

@@ -17,8 +17,9 @@ from tinygrad_edu.testing import strategies as own
 
 few = settings(max_examples=15, derandomize=True, deadline=None)
 
-# These broadcast some axes only (packed attention those of its mask), and have tests of their own.
-SOME_AXES = ("attention", "matmul", "packed_attention")
+# These broadcast some axes only (packed attention those of its mask, solve those of stacks, set_at
+# its value to what is read), and have tests of their own.
+SOME_AXES = ("attention", "matmul", "packed_attention", "set_at", "solve")
 NAMES = sorted(n for n, p in registry.items() if p.broadcasts and n not in SOME_AXES)
 
 

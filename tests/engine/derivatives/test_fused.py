@@ -140,6 +140,13 @@ def softmax(draw: Any, dtype: Any) -> Built:
 DRAWS["log_softmax"] = softmax
 
 
+@draws
+def cofactors(draw: Any, dtype: Any) -> Built:
+    n = draw(st.integers(1, 3))
+    x = draw(own.values((*leading(draw), n, n), (-0.25, 0.25), dtype=dtype))
+    return [x + np.eye(n, dtype=dtype)], {}
+
+
 def test_every_fused_primitive_is_drawn() -> None:
     assert set(DRAWS) == {name for name, p in registry.items() if p.reference is not None}
 

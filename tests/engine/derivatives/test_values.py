@@ -34,7 +34,8 @@ BEYOND = set(
     """
     tan arcsin arccos arctan arctan2 sinh cosh arcsinh arccosh arctanh exp2 log2 log10 logaddexp
     xlogy square reciprocal cbrt hypot sinc sinc_derivative erfc round floor ceil trunc softplus
-    log_sigmoid silu mish elu selu leaky_relu softsign
+    log_sigmoid silu mish elu selu leaky_relu softsign flip roll pad set_at cumsum cumprod prod
+    std norm einsum inv solve det cofactors logabsdet cholesky eigh svd qr
     """.split()
 )
 

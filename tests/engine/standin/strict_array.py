@@ -16,16 +16,18 @@ import numpy as np
 # Every name that the engine takes from the array library; `test_standin.py` holds them to CuPy.
 NAMES = tuple(
     """
-    abs absolute add arange arccos arccosh arcsin arcsinh arctan arctan2 arctanh argwhere array
-    asarray bool_ broadcast_to cbrt ceil clip concatenate copysign copyto cos cosh divide e einsum
-    empty equal exp exp2 expand_dims expm1 eye float16 float32 float64 floor full full_like
-    greater greater_equal hypot inf int32 int64 isfinite isinf isnan less less_equal log log10
-    log1p log2 logaddexp logical_and logical_not logical_or matmul max maximum may_share_memory
-    mean min minimum multiply nan ndarray negative newaxis not_equal ones ones_like pi power
-    reciprocal reshape round sign sin sinc sinh sqrt square squeeze stack subtract sum swapaxes
-    tan tanh transpose trunc vdot where zeros zeros_like
+    abs absolute add arange arccos arccosh arcsin arcsinh arctan arctan2 arctanh argmax argmin
+    argwhere array asarray bool_ broadcast_to cbrt ceil clip concatenate copysign copyto cos cosh
+    cumprod cumsum divide e einsum empty equal exp exp2 expand_dims expm1 eye flip float16 float32
+    float64 floor full full_like greater greater_equal hypot inf int32 int64 isfinite isinf isnan
+    less less_equal linalg log log10 log1p log2 logaddexp logical_and logical_not logical_or
+    matmul max maximum may_share_memory mean min minimum multiply nan ndarray negative newaxis
+    not_equal ones ones_like pi power prod reciprocal reshape roll round sign sin sinc sinh sqrt
+    square squeeze stack subtract sum swapaxes tan tanh transpose tril triu trunc vdot where zeros
+    zeros_like
     """.split()
 )
+LINALG_NAMES = ("cholesky", "det", "eigh", "inv", "qr", "slogdet", "solve", "svd")
 # What it does to make an array from something of the host; all else takes its own arrays only.
 _FROM_HOST = {"array", "asarray"}
 
@@ -126,7 +128,9 @@ def _own(x: Any) -> Any:
 def _ours(x: Any) -> Any:
     if isinstance(x, (np.ndarray, np.generic)):
         return StrictArray(x)
-    return type(x)(_ours(v) for v in x) if isinstance(x, (tuple, list)) else x
+    if isinstance(x, tuple):
+        return tuple(_ours(v) for v in x)
+    return [_ours(v) for v in x] if isinstance(x, list) else x
 
 
 def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -170,6 +174,8 @@ class _Library:
         if name not in NAMES:
             raise AttributeError(f"the stand-in has no {name!r}: add it to NAMES if CuPy has it")
         found = getattr(np, name)
+        if name == "linalg":
+            return _LINALG
         if isinstance(found, np.ufunc):
             made: Any = _Ufunc(found)
         elif isinstance(found, type) or not callable(found):
@@ -180,6 +186,16 @@ class _Library:
         return made
 
 
+class _Linalg:
+    """Its linear algebra."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in LINALG_NAMES:
+            raise AttributeError(f"the stand-in has no linalg.{name}: add it if CuPy has it")
+        return _guarded(getattr(np.linalg, name))
+
+
+_LINALG = _Linalg()
 strict_xp = _Library()
 
 

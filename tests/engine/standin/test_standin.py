@@ -7,7 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 from engine.derivatives.cases import EVERY, Case
-from engine.standin.strict_array import _FACTS, _METHODS, NAMES, StrictArray, strict_xp
+from engine.standin.strict_array import (
+    _FACTS,
+    _METHODS,
+    LINALG_NAMES,
+    NAMES,
+    StrictArray,
+    strict_xp,
+)
 
 import tinygrad_edu as tg
 from tinygrad_edu import backend
@@ -193,5 +200,6 @@ def test_the_standin_offers_only_what_cupy_has() -> None:
     assert [name for name in NAMES if not hasattr(cupy, name)] == []
     assert [name for name in _FACTS | _METHODS if not hasattr(cupy.ndarray, name)] == []
     assert hasattr(cupy.add, "at")
+    assert [name for name in LINALG_NAMES if not hasattr(cupy.linalg, name)] == []
     with pytest.raises(AttributeError, match="add it to NAMES"):
         strict_xp.nanmean  # noqa: B018
