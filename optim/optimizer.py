@@ -168,8 +168,10 @@ class Optimizer:
 
     def prepare(self, parameter: Tensor, group: Group) -> tuple[Any, list[Any]]:
         """Count the parameter's step, and give what `apply_update` needs: (factors, arrays)."""
-        weight = parameter.data
-        state = self.state.setdefault(parameter, {"step": 0})
+        weight = parameter._data
+        state = self.state.get(parameter)
+        if state is None:
+            state = self.state[parameter] = {"step": 0}
         fresh = False
         names = self.slots_of(group)
         for name in names:
@@ -195,10 +197,16 @@ class Optimizer:
 
     def _check_arrays(self, parameter: Tensor) -> None:
         """Raise ValueError unless gradient and state have the parameter's shape and dtype."""
-        weight = parameter.data
+        weight, gradient = parameter._data, grad_array(parameter)
         shape, dtype = weight.shape, weight.dtype
         kept = self.state.get(parameter, {})
-        for name, array in (("gradient", grad_array(parameter)), *kept.items()):
+        fits = gradient.shape == shape and gradient.dtype is dtype
+        for name, array in kept.items():
+            if name != "step" and (array.shape != shape or array.dtype is not dtype):
+                fits = False
+        if fits:  # as nearly always, and so quickly
+            return
+        for name, array in (("gradient", gradient), *kept.items()):
             if name != "step" and (array.shape != shape or array.dtype != dtype):
                 raise ValueError(
                     f"{type(self).__name__} finds {_called(parameter)} with {weight.shape} "
