@@ -18,7 +18,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from tinygrad_edu import autograd, errors
+from tinygrad_edu.autograd.checkpoint import checkpoint
 from tinygrad_edu.autograd.creation import arange, eye, full, ones, rand, randn, tensor, zeros
+from tinygrad_edu.autograd.defining import primitive
 from tinygrad_edu.autograd.functions import (
     abs,
     acos,
@@ -160,6 +162,7 @@ from tinygrad_edu.autograd.functions import (
     xlogy,
     zeros_like,
 )
+from tinygrad_edu.autograd.jacobians import hessian, hvp, jacobian
 from tinygrad_edu.autograd.modes import (
     default_generator,
     detect_anomaly,
@@ -176,7 +179,7 @@ from tinygrad_edu.autograd.transforms import grad, jvp, value_and_grad, vjp
 from tinygrad_edu.backend import get_backend, set_backend
 
 if TYPE_CHECKING:
-    from tinygrad_edu import lm, nn, optim, scalar, text
+    from tinygrad_edu import linalg, lm, nn, optim, scalar, text
     from tinygrad_edu.scalar import Value
 
 __version__ = "0.1.0"
@@ -216,6 +219,7 @@ __all__ = [
     "cat",
     "cbrt",
     "ceil",
+    "checkpoint",
     "clamp",
     "clip",
     "concatenate",
@@ -256,13 +260,17 @@ __all__ = [
     "getitem",
     "grad",
     "hardtanh",
+    "hessian",
+    "hvp",
     "hypot",
     "inner",
     "is_grad_enabled",
+    "jacobian",
     "jvp",
     "kron",
     "layer_norm",
     "leaky_relu",
+    "linalg",
     "linear",
     "lm",
     "log",
@@ -298,6 +306,7 @@ __all__ = [
     "pad",
     "permute",
     "power",
+    "primitive",
     "prod",
     "profile",
     "rand",

@@ -157,6 +157,7 @@ def _register(
     kind: str,
     forward: Callable[..., Any],
     rules: Sequence[Partial],
+    listed: bool = True,
     **facts: Any,
 ) -> Primitive:
     if name in registry:
@@ -175,8 +176,9 @@ def _register(
     used = [rule for rule in bound if isinstance(rule, BoundRule)]
     primitive.uses_out = any(rule.uses_out for rule in used)
     primitive.uses_inputs = frozenset(i for rule in used for i in rule.uses_inputs)
-    registry[name] = primitive
-    backend.register(name, _plain(primitive))
+    if listed:  # all but one whose parameters only its public function can make
+        registry[name] = primitive
+        backend.register(name, _plain(primitive))
     return primitive
 
 
