@@ -12,39 +12,93 @@ if __name__ == "nn":
     )
 
 from tinygrad_edu.nn import functional, init
-from tinygrad_edu.nn.activations import GELU, Identity, LogSoftmax, ReLU, Sigmoid, Softmax, Tanh
+from tinygrad_edu.nn.activations import (
+    ELU,
+    GELU,
+    SELU,
+    Flatten,
+    Hardtanh,
+    Identity,
+    LeakyReLU,
+    LogSigmoid,
+    LogSoftmax,
+    Mish,
+    ReLU,
+    Sigmoid,
+    SiLU,
+    Softmax,
+    Softplus,
+    Softsign,
+    Tanh,
+)
 from tinygrad_edu.nn.attention import MultiHeadAttention, TransformerBlock
 from tinygrad_edu.nn.containers import ModuleDict, ModuleList, Sequential
+from tinygrad_edu.nn.convolution import AvgPool1d, AvgPool2d, Conv1d, Conv2d, MaxPool1d, MaxPool2d
 from tinygrad_edu.nn.hooks import HookHandle
 from tinygrad_edu.nn.layers import MLP, Dropout, Embedding, LayerNorm, LearnedPositions, Linear
-from tinygrad_edu.nn.losses import CrossEntropyLoss, MSELoss
+from tinygrad_edu.nn.losses import (
+    BCELoss,
+    BCEWithLogitsLoss,
+    CrossEntropyLoss,
+    HingeEmbeddingLoss,
+    HuberLoss,
+    KLDivLoss,
+    L1Loss,
+    MSELoss,
+    NLLLoss,
+    SmoothL1Loss,
+)
 from tinygrad_edu.nn.module import Module
 from tinygrad_edu.nn.parameter import Parameter
 from tinygrad_edu.nn.state import LoadResult, StateDictError
 
 __all__ = [
+    "ELU",
     "GELU",
     "MLP",
+    "SELU",
+    "AvgPool1d",
+    "AvgPool2d",
+    "BCELoss",
+    "BCEWithLogitsLoss",
+    "Conv1d",
+    "Conv2d",
     "CrossEntropyLoss",
     "Dropout",
     "Embedding",
+    "Flatten",
+    "Hardtanh",
+    "HingeEmbeddingLoss",
     "HookHandle",
+    "HuberLoss",
     "Identity",
+    "KLDivLoss",
+    "L1Loss",
     "LayerNorm",
+    "LeakyReLU",
     "LearnedPositions",
     "Linear",
     "LoadResult",
+    "LogSigmoid",
     "LogSoftmax",
     "MSELoss",
+    "MaxPool1d",
+    "MaxPool2d",
+    "Mish",
     "Module",
     "ModuleDict",
     "ModuleList",
     "MultiHeadAttention",
+    "NLLLoss",
     "Parameter",
     "ReLU",
     "Sequential",
+    "SiLU",
     "Sigmoid",
+    "SmoothL1Loss",
     "Softmax",
+    "Softplus",
+    "Softsign",
     "StateDictError",
     "Tanh",
     "TransformerBlock",

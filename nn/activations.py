@@ -8,7 +8,25 @@ from tinygrad_edu.autograd import Tensor
 from tinygrad_edu.nn import functional as F
 from tinygrad_edu.nn.module import Module
 
-__all__ = ["GELU", "Identity", "LogSoftmax", "ReLU", "Sigmoid", "Softmax", "Tanh"]
+__all__ = [
+    "ELU",
+    "GELU",
+    "SELU",
+    "Flatten",
+    "Hardtanh",
+    "Identity",
+    "LeakyReLU",
+    "LogSigmoid",
+    "LogSoftmax",
+    "Mish",
+    "ReLU",
+    "SiLU",
+    "Sigmoid",
+    "Softmax",
+    "Softplus",
+    "Softsign",
+    "Tanh",
+]
 
 
 class Identity(Module):
@@ -90,3 +108,118 @@ class LogSoftmax(_AlongAxis):
     def forward(self, x: Tensor) -> Tensor:
         """Any shape -> the same shape."""
         return F.log_softmax(x, axis=self.dim)
+
+
+class SiLU(Module):
+    """x·sigmoid(x)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Any shape -> the same shape."""
+        return F.silu(x)
+
+
+class Mish(Module):
+    """x·tanh(softplus(x))."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Any shape -> the same shape."""
+        return F.mish(x)
+
+
+class SELU(Module):
+    """λ·elu with the α and λ that keep mean 0 and variance 1 (Klambauer et al. 2017)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Any shape -> the same shape."""
+        return F.selu(x)
+
+
+class Softsign(Module):
+    """x/(1 + |x|)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Any shape -> the same shape."""
+        return F.softsign(x)
+
+
+class LogSigmoid(Module):
+    """ln sigmoid(x), without overflow."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Any shape -> the same shape."""
+        return F.log_sigmoid(x)
+
+
+class ELU(Module):
+    """x, and α(eˣ - 1) at 0 and below."""
+
+    def __init__(self, alpha: float = 1.0) -> None:
+        super().__init__()
+        self.alpha = alpha
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Any shape -> the same shape."""
+        return F.elu(x, self.alpha)
+
+    def extra_repr(self) -> str:
+        return f"alpha={self.alpha}"
+
+
+class LeakyReLU(Module):
+    """x, and negative_slope·x at 0 and below."""
+
+    def __init__(self, negative_slope: float = 0.01) -> None:
+        super().__init__()
+        self.negative_slope = negative_slope
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Any shape -> the same shape."""
+        return F.leaky_relu(x, self.negative_slope)
+
+    def extra_repr(self) -> str:
+        return f"negative_slope={self.negative_slope}"
+
+
+class Softplus(Module):
+    """ln(1 + e^(βx))/β, without overflow."""
+
+    def __init__(self, beta: float = 1.0) -> None:
+        super().__init__()
+        self.beta = beta
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Any shape -> the same shape."""
+        return F.softplus(x, self.beta)
+
+    def extra_repr(self) -> str:
+        return f"beta={self.beta}"
+
+
+class Hardtanh(Module):
+    """x held between two bounds."""
+
+    def __init__(self, min_val: float = -1.0, max_val: float = 1.0) -> None:
+        super().__init__()
+        self.min_val, self.max_val = min_val, max_val
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Any shape -> the same shape."""
+        return F.hardtanh(x, self.min_val, self.max_val)
+
+    def extra_repr(self) -> str:
+        return f"min_val={self.min_val}, max_val={self.max_val}"
+
+
+class Flatten(Module):
+    """Axes start_dim to end_dim made one, all but the batch by default."""
+
+    def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
+        super().__init__()
+        self.start_dim, self.end_dim = start_dim, end_dim
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, ...) -> (N, the rest)."""
+        return x.flatten(self.start_dim, self.end_dim)  # type: ignore[no-any-return]
+
+    def extra_repr(self) -> str:
+        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"

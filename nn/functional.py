@@ -8,72 +8,100 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from tinygrad_edu.autograd import Tensor
 from tinygrad_edu.autograd.functions import (
     attention,
-    cross_entropy,
     dropout,
     embedding,
     gelu,
     layer_norm,
     linear,
     log_softmax,
-    mean,
     packed_attention,
     relu,
     sigmoid,
     softmax,
-    sum,
     tanh,
 )
-from tinygrad_edu.errors import ShapeError
+from tinygrad_edu.autograd.functions.activations import (
+    elu,
+    hardtanh,
+    leaky_relu,
+    log_sigmoid,
+    logsigmoid,
+    mish,
+    selu,
+    silu,
+    softplus,
+    softsign,
+)
+from tinygrad_edu.autograd.functions.convolution import (
+    avg_pool1d,
+    avg_pool2d,
+    conv1d,
+    conv2d,
+    max_pool1d,
+    max_pool2d,
+)
+from tinygrad_edu.autograd.functions.losses import (
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    cross_entropy,
+    hinge_embedding_loss,
+    hinge_loss,
+    huber_loss,
+    kl_div,
+    l1_loss,
+    mse_loss,
+    nll_loss,
+    smooth_l1_loss,
+)
 
 __all__ = [
     "ACTIVATIONS",
     "attention",
+    "avg_pool1d",
+    "avg_pool2d",
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "conv1d",
+    "conv2d",
     "cross_entropy",
     "dropout",
+    "elu",
     "embedding",
     "gelu",
+    "hardtanh",
+    "hinge_embedding_loss",
+    "hinge_loss",
+    "huber_loss",
+    "kl_div",
+    "l1_loss",
     "layer_norm",
+    "leaky_relu",
     "linear",
+    "log_sigmoid",
     "log_softmax",
+    "logsigmoid",
+    "max_pool1d",
+    "max_pool2d",
+    "mish",
     "mse_loss",
+    "nll_loss",
     "packed_attention",
     "relu",
     "scaled_dot_product_attention",
+    "selu",
     "sigmoid",
+    "silu",
+    "smooth_l1_loss",
     "softmax",
+    "softplus",
+    "softsign",
     "tanh",
 ]
 
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "tanh", "sigmoid")  # what `linear` can fuse
-
-
-def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
-    """(input - target)²: its mean over all elements, its "sum", or with "none" each one.
-
-    The shapes must be equal: broadcasting (n, 1) against (n,) would silently compare every pair.
-
-    Raises:
-        ShapeError: for two shapes.
-        ValueError: for an unknown reduction.
-    """
-    check_reduction("mse_loss", reduction)
-    input = input if isinstance(input, Tensor) else Tensor(input)
-    wanted = tuple(np.shape(target)) if not isinstance(target, Tensor) else tuple(target.shape)
-    if tuple(input.shape) != wanted:
-        raise ShapeError(
-            f"mse_loss was given shapes {tuple(input.shape)} and {wanted}, expected two equal "
-            "ones: reshape one."
-        )
-    difference = input - target
-    squares: Tensor = difference * difference
-    if reduction == "none":
-        return squares
-    return mean(squares) if reduction == "mean" else sum(squares)
 
 
 def scaled_dot_product_attention(
@@ -94,11 +122,3 @@ def scaled_dot_product_attention(
     return attention(
         query, key, value, mask=attn_mask, causal=is_causal, scale=scale, dropout=dropout_p
     )
-
-
-def check_reduction(owner: str, reduction: str) -> None:
-    """Raise ValueError unless `reduction` is one of the three."""
-    if reduction not in ("mean", "sum", "none"):
-        raise ValueError(
-            f"{owner} was given reduction={reduction!r}, expected 'mean', 'sum' or 'none'."
-        )

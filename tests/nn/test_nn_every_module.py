@@ -108,7 +108,33 @@ CASES: dict[str, Case] = {
         lambda: nn.TransformerBlock(4, 2, 2, bias=False, activation="gelu_tanh"), x(2, 3, 4)
     ),
     "CrossEntropyLoss": Case(nn.CrossEntropyLoss, lambda: (*x(3, 4)(), np.array([0, 3, -100]))),
-    "MSELoss": Case(nn.MSELoss, lambda: (*x(3, 4)(), np.ones((3, 4)))),
+    "CrossEntropyLoss with weights and smoothing": Case(
+        lambda: nn.CrossEntropyLoss(np.arange(1.0, 5.0), label_smoothing=0.1),
+        lambda: (*x(3, 4)(), np.array([0, 3, -100])),
+    ),
+    "NLLLoss": Case(nn.NLLLoss, lambda: (*x(3, 4)(), np.array([0, 3, -100]))),
+    **{
+        name: Case(getattr(nn, name), lambda: (*x(3, 4)(), np.ones((3, 4), np.float32)))
+        for name in ("MSELoss", "L1Loss", "HuberLoss", "SmoothL1Loss", "BCEWithLogitsLoss",
+                     "HingeEmbeddingLoss")
+    },
+    "KLDivLoss": Case(nn.KLDivLoss, lambda: (*x(3, 4)(), np.full((3, 4), 0.25, np.float32))),
+    "BCELoss": Case(
+        nn.BCELoss, lambda: (tg.sigmoid(x(3, 4)()[0]), np.full((3, 4), 0.25, np.float32))
+    ),
+    **{
+        name: Case(getattr(nn, name), x(3, 4))
+        for name in ("ELU", "Hardtanh", "LeakyReLU", "LogSigmoid", "Mish", "SELU", "SiLU",
+                     "Softplus", "Softsign")
+    },
+    "Flatten": Case(nn.Flatten, x(2, 3, 4)),
+    "Conv1d": Case(lambda: nn.Conv1d(2, 3, 2, stride=2, padding=1), x(2, 2, 5)),
+    "Conv1d in groups": Case(lambda: nn.Conv1d(2, 4, 3, padding="same", groups=2), x(2, 2, 5)),
+    "Conv2d": Case(lambda: nn.Conv2d(2, 3, (2, 1), dilation=2, bias=False), x(2, 2, 4, 3)),
+    "MaxPool1d": Case(lambda: nn.MaxPool1d(2), x(2, 2, 5)),
+    "MaxPool2d": Case(lambda: nn.MaxPool2d((2, 3), 1, 1), x(2, 2, 4, 5)),
+    "AvgPool1d": Case(lambda: nn.AvgPool1d(3, 1, 1), x(2, 2, 5)),
+    "AvgPool2d": Case(lambda: nn.AvgPool2d(2, count_include_pad=False, padding=1), x(2, 2, 4, 5)),
 }
 NAMES = list(CASES)
 TRAINED = [name for name in NAMES if list(CASES[name].make().parameters())]
@@ -198,8 +224,6 @@ def test_float32_in_float32_out_and_in_every_gradient(name: str) -> None:
         tg.Tensor(t.data.astype(np.float32), requires_grad=True) if isinstance(t, tg.Tensor) else t
         for t in CASES[name].inputs()
     )
-    if name == "MSELoss":
-        inputs = (inputs[0], inputs[1].astype(np.float32))
     output = module(*inputs)
     assert output.dtype == np.float32
     if output.requires_grad:

@@ -16,6 +16,7 @@ from tinygrad_edu.ops import (
     scans,
     shape,
     transcendental,
+    windows,
 )
 from tinygrad_edu.ops.registry import Primitive, registry
 
@@ -34,4 +35,5 @@ __all__ = [
     "scans",
     "shape",
     "transcendental",
+    "windows",
 ]

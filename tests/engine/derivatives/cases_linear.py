@@ -25,6 +25,23 @@ def _pad(a: Array, width: Any) -> Array:
     return np.pad(a, width)
 
 
+def _windows(a: Array, size: Any, step: Any, dilation: Any) -> Array:
+    spans = tuple(d * (k - 1) + 1 for k, d in zip(size, dilation, strict=True))
+    axes = tuple(range(-len(size), 0))
+    found = np.lib.stride_tricks.sliding_window_view(a, spans, axes)
+    keep = (*(slice(None, None, s) for s in step), *(slice(None, None, d) for d in dilation))
+    return found[(..., *keep)]
+
+
+def _joined(a: Array, lengths: Any, **how: Any) -> Array:
+    places = _windows(np.arange(np.prod(lengths)).reshape(lengths), **how)
+    lead = a.shape[: a.ndim - places.ndim]
+    out = np.zeros((int(np.prod(lead)), int(np.prod(lengths))))
+    for row, part in zip(out, a.reshape(len(out), -1), strict=True):
+        np.add.at(row, places.reshape(-1), part)
+    return out.reshape(*lead, *lengths)
+
+
 def _norm(a: Array, axis: Any, keepdims: bool, p: float) -> Array:
     return (np.abs(a) ** p).sum(axis=axis, keepdims=keepdims) ** (1 / p)
 
@@ -98,6 +115,15 @@ LINEAR: list[Case] = [
           ("mask", np.eye(3, 4, dtype=bool), (3,), None),
           ("broadcast", (slice(None), _TWICE[1:]), (3, 1), None),
           ("last wins", _TWICE, (3, 4), np.array([[False] * 4, [True] * 4, [True] * 4])))],
+    *[Case("windows", lambda d, s=s: (d(*s),), _windows, how, f"{s} {how}")
+      for s, how in (
+          ((2, 5), {"size": (3,), "step": (1,), "dilation": (1,)}),
+          ((2, 6, 5), {"size": (2, 2), "step": (2, 1), "dilation": (1, 3)}),
+          ((4,), {"size": (4,), "step": (3,), "dilation": (1,)}))],
+    *[Case("joined_windows", lambda d, s=s: (d(*s),), _joined, how, f"{s} {how}")
+      for s, how in (
+          ((2, 3, 3), {"lengths": (5,), "size": (3,), "step": (1,), "dilation": (1,)}),
+          ((3, 2, 2, 2), {"lengths": (6, 5), "size": (2, 2), "step": (2, 1), "dilation": (1, 3)}))],
     *[Case(name, lambda d: (d(2, 4, 2),), value, {"axis": axis}, f"axis {axis}")
       for name, value in (("cumsum", np.cumsum), ("cumprod", np.cumprod)) for axis in (0, 1, 2)],
     Case("cumprod", lambda d: (d(3) * [1, 0, 1],), np.cumprod, {"axis": 0}, "a zero"),

@@ -77,12 +77,14 @@ from tinygrad_edu.autograd.functions.elementwise import (
 )
 from tinygrad_edu.autograd.functions.fused import (
     attention,
-    cross_entropy,
     dropout,
     embedding,
     layer_norm,
     linear,
     packed_attention,
+)
+from tinygrad_edu.autograd.functions.losses import (
+    cross_entropy,
 )
 from tinygrad_edu.autograd.functions.movement import (
     diag,
