@@ -70,13 +70,16 @@ def _cross_entropy_reference(
     if reduction == "none":
         return F.reshape(losses, targets.shape)
     total = F.sum(losses, axis=None, keepdims=False)
-    return total if reduction == "sum" else total / counted.sum().item()
+    return total if reduction == "sum" else total / (counted.sum().item() or math.nan)
 
 
 cross_entropy = joint(
     "cross_entropy", "-ln softmax(z)[target]", forward=kernels.cross_entropy,
     vjp=kernels.cross_entropy_vjp, reference=_cross_entropy_reference, domain=(_ANY, _ANY),
-    kinks=("a target of ignore_index gets 0 and is not counted", "never overflows"),
+    kinks=(
+        "a target of ignore_index gets 0 and is not counted", "no target to count: a mean is NaN, "
+        "with gradient 0", "never overflows",
+    ),
 )
 
 

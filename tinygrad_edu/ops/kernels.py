@@ -256,9 +256,11 @@ def cross_entropy(F: Any, logits: Any, targets: Any, *, ignore_index: Any, reduc
     safe = targets.reshape(-1)
     counted = safe != ignore_index
     if F is backend.NUMPY and counted.all():
-        counted, number = None, safe.size
+        counted, number = None, safe.size or math.nan
     else:
         safe, number = F.where(counted, safe, 0), counted.sum()
+        if F is backend.NUMPY:
+            number = number or math.nan  # the mean of nothing
     top = F.max(rows, axis=-1, keepdims=True)
     ill = F is not backend.NUMPY or not math.isfinite(top.sum())
     if ill:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from tinygrad_edu.ops.registry import joint, linear
 
 Array = Any
@@ -172,12 +174,36 @@ def _logsumexp(F: Any, a: Any, *, axis: Any, keepdims: Any) -> Any:
     return out if keepdims else F.squeeze(out, axis=axis)
 
 
-def _logsumexp_vjp(F: Any, g: Any, a: Any, out: Any, axis: Any, keepdims: Any) -> Any:
-    level = _keep(F, out, a.shape, axis)
-    level = F.where(level == -math.inf, F.zeros_like(level), level)
-    # Where a is the level itself the exponential is 1, also at +inf, where inf - inf is not.
-    below = F.where(a == level, F.zeros_like(a), a - level)
-    return (spread(F, g, a.shape, axis, keepdims) * F.exp(below),)
+def _shares(F: Any, a: Array, axis: Any) -> Array:
+    """eᵃ / Σ eᵃ; numbers of +inf share equally, and where all are -inf each has 0."""
+    if 0 in a.shape:
+        return F.zeros_like(a)
+    fixed = F.constant(a)
+    top = F.max(fixed, axis=axis, keepdims=True)
+    lead = a - top
+    held = F.where(fixed == top, F.zeros_like(a), lead)  # inf - inf is none
+    raised = F.exp(F.where(abs(top) == math.inf, held, lead))
+    raised = F.where(top == -math.inf, F.zeros_like(a), raised)
+    return raised / _not_empty(F, F.sum(raised, axis=axis, keepdims=True))
+
+
+def _logsumexp_vjp(F: Any, g: Any, a: Any, axis: Any, keepdims: Any) -> Any:
+    return (spread(F, g, a.shape, axis, keepdims) * _shares(F, a, axis),)
+
+
+def _wide(F: Any, x: Array) -> Array:
+    """A half precision array in float32: a sum of what it can hold may be beyond what it can."""
+    return F.cast(x, dtype=np.dtype(np.float32)) if x.dtype == np.float16 else x
+
+
+def _softmax_vjp(F: Any, g: Any, out: Any, axis: Any) -> Any:
+    g, out = _wide(F, g), _wide(F, out)
+    return (out * (g - F.sum(g * out, axis=axis, keepdims=True)),)
+
+
+def _log_softmax_vjp(F: Any, g: Any, out: Any, axis: Any) -> Any:
+    g, out = _wide(F, g), _wide(F, out)
+    return (g - F.exp(out) * F.sum(g, axis=axis, keepdims=True),)
 
 
 logsumexp = joint(
@@ -194,8 +220,8 @@ def _softmax(F: Any, a: Any, *, axis: Any) -> Any:
 
 softmax = joint(
     "softmax", "eᵃ / Σ eᵃ", forward=_softmax, reference=_softmax,
-    vjp=lambda F, g, out, axis: (out * (g - F.sum(g * out, axis=axis, keepdims=True)),),
-    domain=_ANY, kinks=("a row of -inf alone: 0 with gradient 0", "never overflows"),
+    vjp=_softmax_vjp, domain=_ANY,
+    kinks=("a row of -inf alone: 0 with gradient 0", "never overflows"),
 )
 
 
@@ -206,6 +232,6 @@ def _log_softmax(F: Any, a: Any, *, axis: Any) -> Any:
 
 log_softmax = joint(
     "log_softmax", "a - ln Σ eᵃ", forward=_log_softmax, reference=_log_softmax,
-    vjp=lambda F, g, out, axis: (g - F.exp(out) * F.sum(g, axis=axis, keepdims=True),),
-    domain=_ANY, kinks=("a row of -inf alone: -inf, never NaN", "never overflows"),
+    vjp=_log_softmax_vjp, domain=_ANY,
+    kinks=("a row of -inf alone: -inf, never NaN", "never overflows"),
 )

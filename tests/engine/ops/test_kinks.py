@@ -297,6 +297,20 @@ def test_ignored_targets() -> None:
     assert slope == [[-0.5, 0.5], [0, 0]]
 
 
+@kink("cross_entropy", "no target to count: a mean is NaN, with gradient 0")
+@pytest.mark.parametrize("targets", [[-100, -100], []])
+def test_cross_entropy_of_no_target(targets: list[int]) -> None:
+    z = np.ones((len(targets), 4))
+    value, slope = gradients(lambda x: tg.cross_entropy(x, targets), z)
+    assert np.isnan(value)
+    assert slope == np.zeros_like(z).tolist()
+    with tg.unfused():
+        value, slope = gradients(lambda x: tg.cross_entropy(x, targets), z)
+    assert np.isnan(value)
+    assert slope == np.zeros_like(z).tolist()
+    assert gradients(lambda x: tg.cross_entropy(x, targets, reduction="sum"), z)[0] == 0
+
+
 @kink("cross_entropy", "never overflows")
 def test_cross_entropy_of_large_logits() -> None:
     targets = np.array([0, 1])

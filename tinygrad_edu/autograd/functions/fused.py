@@ -74,11 +74,11 @@ def cross_entropy(
 ) -> Tensor:
     """-ln softmax(logits)[target] in nats: logits (…, V), targets (…) of integers.
 
-    "mean" averages over the targets that are not `ignore_index`, "sum" adds, "none" keeps them.
+    "mean" averages over the targets that are not `ignore_index`, "sum" adds, "none" keeps them. A
+    mean over no target at all is NaN, with gradient 0.
 
     Raises:
         IndexError: a target outside [0, V) that is not `ignore_index`.
-        ValueError: a mean over no target at all.
     """
     (logits,) = one_float(logits)
     if logits.ndim == 0:
@@ -91,20 +91,7 @@ def cross_entropy(
         )
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f"cross_entropy's reduction is 'mean', 'sum' or 'none'; got {reduction!r}")
-    if reduction == "mean" and not _counts(targets._data, ignore_index):
-        raise ValueError(
-            "cross_entropy has no target to average over: "
-            + ("the batch is empty" if not targets.size else f"all are {ignore_index}, to ignore")
-        )
     return apply(_f.cross_entropy, logits, targets, ignore_index=ignore_index, reduction=reduction)
-
-
-def _counts(targets: Any, ignore_index: int) -> bool:
-    """Whether any target is to be counted; mostly the first one says so."""
-    if not targets.size:
-        return False
-    first = targets.reshape(-1)[0] if isinstance(targets, np.ndarray) else ignore_index
-    return bool(first != ignore_index or (targets != ignore_index).any())
 
 
 def _keep(shape: tuple[int, ...], p: float, generator: Any, like: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ beside them.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tinygrad_edu.autograd.apply import as_tensor
@@ -199,11 +200,12 @@ def cross_entropy(
 
     "mean" averages over the targets that are not `ignore_index`, weighted by `weight` (V) where
     given; "sum" adds, "none" keeps them. `label_smoothing` ε gives each target 1 - ε and shares ε
-    among all V classes (Szegedy et al. 2016, section 7).
+    among all V classes (Szegedy et al. 2016, section 7). A mean over no target at all is NaN, with
+    gradient 0.
 
     Raises:
         IndexError: a target outside [0, V) that is not `ignore_index`.
-        ValueError: a mean over no target at all, or an ε outside [0, 1].
+        ValueError: an ε outside [0, 1].
     """
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"label_smoothing has to be from 0 to 1; got {label_smoothing}")
@@ -239,8 +241,6 @@ def _of_classes(
         )
     F = logs._namespace
     counted = ids != ignore_index
-    if reduction == "mean" and not bool(counted.any()):
-        raise ValueError(f"{what} has no target to average over")
     safe = F.where(counted, ids, 0)
     of_class = F.ones(logs.shape[-1], dtype=logs.dtype) if weight is None else _weights(
         what, weight, logs
@@ -255,7 +255,9 @@ def _of_classes(
         terms = terms * (1 - smoothing) + smooth * (smoothing / logs.shape[-1])
     if reduction == "none":
         return terms
-    return divide(_sum(terms), _sum(each)) if reduction == "mean" else _sum(terms)
+    if reduction == "sum":
+        return _sum(terms)
+    return divide(_sum(terms), float(each._data.sum()) or math.nan)  # NaN: the mean of nothing
 
 
 def _weights(what: str, weight: Any, logs: Tensor) -> Any:
