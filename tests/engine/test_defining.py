@@ -42,8 +42,8 @@ def test_a_linear_one_and_one_with_a_vjp_and_parameters() -> None:
         vjp=lambda F, g, w, out, x, by: (F.absorb(g, out), F.absorb(g, by * F.exp(x))),
         formula="by · eˣ · w",
     )  # fmt: skip
-    gradcheck(scaled, X, X + 3)
-    gradcheck(lambda a, b: scaled(a, b, by=-0.5), X, X + 3)
+    gradcheck(scaled, (X, X + 3))
+    gradcheck(lambda a, b: scaled(a, b, by=-0.5), (X, X + 3))
     assert scaled(X, X).tolist() == (2 * np.exp(X) * X).tolist()
 
 

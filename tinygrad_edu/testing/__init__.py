@@ -1,21 +1,30 @@
 """Checks of derivatives: for the operations here, and for the reader's own.
 
-    from tinygrad_edu.testing import check_vjp
+    from tinygrad_edu.testing import check_vjp, gradcheck
 
-    check_vjp(lambda x: (x * x).sum(), [1.0, 2.0])
+    gradcheck(lambda x: (x * x).sum(), [1.0, 2.0])
     check_vjp(tg.exp, [1.0], vjp=lambda g, x: g * x)    # a rule by hand: GradValueError
 
 Tolerances are a number of roundings times the size of the terms that were added; there is no
 absolute one, so that small gradients are judged like large ones. `strategies` (which needs
-hypothesis, the extra of that name) draws shapes, indices, values and upstream gradients.
+hypothesis, the extra of that name) draws shapes, indices, values and upstream gradients;
+`given_gradcheck` makes a property test of a function in one line, `ghostwrite` a file of them.
 """
 
-from tinygrad_edu.testing.checks import check_jvp, check_second_order, check_vjp, gradcheck
+from tinygrad_edu.testing.checks import (
+    check_adjoint,
+    check_hessian,
+    check_jvp,
+    check_second_order,
+    check_vjp,
+)
 from tinygrad_edu.testing.compare import Report
 from tinygrad_edu.testing.errors import (
     AdjointMismatch,
     AliasedGradient,
+    BackendMismatch,
     DerivativeError,
+    GradConventionError,
     GradDtypeError,
     GradInf,
     GradMissing,
@@ -25,19 +34,28 @@ from tinygrad_edu.testing.errors import (
     GradValueError,
     HessianAsymmetry,
     HessianValueError,
+    LayoutDependent,
     MutatedCotangent,
     MutatedInput,
     NotAccumulated,
+    NotDeterministic,
     NotReentrant,
     TangentDtypeError,
     TangentShapeError,
     TangentValueError,
+    TaylorRateError,
 )
+from tinygrad_edu.testing.kinks import check_convention
+from tinygrad_edu.testing.local import check_graph
+from tinygrad_edu.testing.quick import gradcheck
+from tinygrad_edu.testing.taylor import check_taylor
 
 __all__ = [
     "AdjointMismatch",
     "AliasedGradient",
+    "BackendMismatch",
     "DerivativeError",
+    "GradConventionError",
     "GradDtypeError",
     "GradInf",
     "GradMissing",
@@ -47,16 +65,24 @@ __all__ = [
     "GradValueError",
     "HessianAsymmetry",
     "HessianValueError",
+    "LayoutDependent",
     "MutatedCotangent",
     "MutatedInput",
     "NotAccumulated",
+    "NotDeterministic",
     "NotReentrant",
     "Report",
     "TangentDtypeError",
     "TangentShapeError",
     "TangentValueError",
+    "TaylorRateError",
+    "check_adjoint",
+    "check_convention",
+    "check_graph",
+    "check_hessian",
     "check_jvp",
     "check_second_order",
+    "check_taylor",
     "check_vjp",
     "gradcheck",
 ]

@@ -6,20 +6,28 @@ A function maps tensors to one tensor. Each check returns a `Report`, or raises 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tinygrad_edu.autograd import transforms
-from tinygrad_edu.autograd.tensor import Tensor
 from tinygrad_edu.testing import errors, form
 from tinygrad_edu.testing.compare import Expected, Report, describe, digits, excess
+from tinygrad_edu.testing.kinks import still_bad
+from tinygrad_edu.testing.local import explain
 from tinygrad_edu.testing.oracle import Oracle
 from tinygrad_edu.testing.second_order import hessian
-from tinygrad_edu.testing.subject import Traced, by_hand, numbers, points
+from tinygrad_edu.testing.subject import (
+    Traced,
+    by_hand,
+    directions,
+    numbers,
+    points,
+    reproducible,
+    upstream,
+)
 
 Array = npt.NDArray[Any]
 Function = Callable[..., Any]
@@ -39,12 +47,14 @@ def check_vjp(
     inner: float = 0.0,
     step: float = _STEP,
     seed: int = 0,
+    localise: bool = True,
 ) -> Report:
     """Hold the gradients of ⟨g, f(*xs)⟩ to an oracle that knows values only.
 
     Checked: shape and dtype are the input's; inputs and g are left as they were; no memory is
     shared; finite points give finite gradients; the same call gives the same bits; linear in g,
-    with g = 0 giving 0; a second pass adds; and every number is right.
+    with g = 0 giving 0; a second pass adds; and every number is right. At a kink, where the slopes
+    of both sides differ, whatever lies between them is right (`check_convention` pins it).
 
     Args:
         f: tensors to one tensor, differentiable (no kink) within `step` of xs.
@@ -56,6 +66,7 @@ def check_vjp(
             are taken to be at least this share of the largest in the same array.
         step: the largest move of an input, where the oracle is differences.
         seed: of the default g.
+        localise: where a number is wrong, look for the operation of f that is wrong by itself.
 
     Raises:
         DerivativeError: the first thing found wrong, as one of its subclasses.
@@ -63,22 +74,29 @@ def check_vjp(
     arrays = points(xs)
     rng = np.random.default_rng(seed)
     traced = Traced(f, arrays)
-    given = _upstream(traced.out, g, rng)
+    given = upstream(traced.out, g, rng)
     pull = traced.pull if vjp is None else by_hand(vjp, arrays)
-    with _reproducible("check_vjp", arrays, given):
+    with reproducible("check_vjp", arrays, given):
         finite = np.isfinite(traced.out._data).all() and np.isfinite(given).all()
         found = form.check_pure(pull, arrays, given)
         form.check_form(found, arrays, given, finite=bool(finite))
         form.check_repeats(pull, found, given)
         if vjp is None:
-            form.check_repeats(Traced(f, arrays).pull, found, given)
+            again = Traced(f, arrays)
+            form.check_same_value(traced.out._data, again.out._data)
+            form.check_repeats(again.pull, found, given)
             form.check_accumulates(traced, given)
         form.check_scales(pull, found, given)
         oracle = Oracle(f, arrays, step, seed, inner)
         form.check_adds(pull, oracle, given, numbers(given.shape, given.dtype, rng), roundings)
-        agreed = [
-            _check_gradient(k, d, oracle, given, roundings) for k, d in enumerate(found)
-        ]
+        try:
+            agreed = [
+                _check_gradient(k, d, oracle, given, roundings) for k, d in enumerate(found)
+            ]
+        except errors.GradValueError as error:
+            if vjp is None and localise:
+                explain(f, arrays, error)
+            raise
         if not oracle.complete:
             _check_projections(found, oracle, given, rng, roundings)
     return Report("vjp", oracle.name, tuple(agreed), sum(e.size for e in oracle.entries))
@@ -97,6 +115,8 @@ def _check_gradient(
         return digits(want.value, want)
     flat = got.reshape(-1)[oracle.entries[k]]
     bad = excess(flat, want, roundings)
+    if bad.any():
+        bad = still_bad(oracle, k, g, flat, bad, roundings)
     if bad.any():
         raise errors.GradValueError(
             f"the gradient to input {k} of shape {got.shape} is wrong (entries counted flat) "
@@ -147,9 +167,9 @@ def check_jvp(
     arrays = points(xs)
     rng = np.random.default_rng(seed)
     traced = Traced(f, arrays)
-    given = _upstream(traced.out, g, rng)
-    moves = _directions(arrays, us, rng)
-    with _reproducible("check_jvp", arrays, given):
+    given = upstream(traced.out, g, rng)
+    moves = directions(arrays, us, rng)
+    with reproducible("check_jvp", arrays, given):
         before = [x.tobytes() for x in (*arrays, *moves)]
         got = transforms.jvp(f, arrays, moves)[1]._data
         if [x.tobytes() for x in (*arrays, *moves)] != before:
@@ -188,6 +208,25 @@ def _check_adjoint(
         )
 
 
+def check_adjoint(
+    f: Function, *xs: Any, us: Sequence[Any] | None = None, g: Any = None, seed: int = 0
+) -> None:
+    """Hold jvp and vjp to each other at one point: ⟨g, J u⟩ = ⟨Jᵀ g, u⟩, with no oracle at all.
+
+    Raises:
+        AdjointMismatch: the two products differ by more than the rounding of their terms.
+    """
+    arrays = points(xs)
+    rng = np.random.default_rng(seed)
+    traced = Traced(f, arrays)
+    given = upstream(traced.out, g, rng)
+    moves = directions(arrays, us, rng)
+    with reproducible("check_adjoint", arrays, given):
+        tangent = transforms.jvp(f, arrays, moves)[1]._data
+        size = np.abs(tangent)
+        _check_adjoint(traced, given, moves, tangent, Expected(tangent, size, np.zeros(size.shape)))
+
+
 def check_second_order(
     f: Function,
     *xs: Any,
@@ -208,49 +247,10 @@ def check_second_order(
     """
     arrays = points(xs)
     rng = np.random.default_rng(seed)
-    given = _upstream(Traced(f, arrays).out, g, rng)
-    moves = _directions(arrays, us, rng)
-    with _reproducible("check_second_order", arrays, given):
+    given = upstream(Traced(f, arrays).out, g, rng)
+    moves = directions(arrays, us, rng)
+    with reproducible("check_second_order", arrays, given):
         return hessian(f, arrays, given, moves, rng, roundings, step)
 
 
-def gradcheck(f: Function, *xs: Any, **options: Any) -> tuple[Report, Report, Report]:
-    """`check_vjp`, `check_jvp` and `check_second_order` of one function at one point."""
-    return (
-        check_vjp(f, *xs, **options),
-        check_jvp(f, *xs, **options),
-        check_second_order(f, *xs, **options),
-    )
-
-
-def _upstream(out: Tensor, g: Any, rng: np.random.Generator) -> Array:
-    if out._data.dtype.kind != "f":
-        raise TypeError(f"the function returned {out.dtype}; a derivative needs floats")
-    if g is None:
-        return numbers(out.shape, out.dtype, rng)
-    given = np.array(g._data if isinstance(g, Tensor) else g, dtype=out.dtype)
-    if given.shape != out.shape:
-        raise ValueError(f"g has shape {given.shape}; the function's output has {out.shape}")
-    return given
-
-
-def _directions(
-    arrays: Sequence[Array], us: Sequence[Any] | None, rng: np.random.Generator
-) -> list[Array]:
-    if us is None:
-        return [numbers(x.shape, x.dtype, rng) for x in arrays]
-    if len(us) != len(arrays):
-        raise ValueError(f"us has {len(us)} arrays; the function was given {len(arrays)} inputs")
-    return [np.array(u, dtype=x.dtype) for u, x in zip(us, arrays, strict=True)]
-
-
-@contextmanager
-def _reproducible(check: str, arrays: Sequence[Array], g: Array) -> Iterator[None]:
-    """Add to a failure the call that shows it again."""
-    try:
-        yield
-    except errors.DerivativeError as error:
-        with np.printoptions(floatmode="unique", threshold=200):
-            shown = ", ".join(f"np.{x!r}" for x in arrays)
-            error.add_note(f"again: {check}(f, {shown}, g=np.{g!r})")
-        raise
+check_hessian = check_second_order

@@ -84,3 +84,23 @@ class NotReentrant(DerivativeError):
 
 class NotAccumulated(DerivativeError):
     """A second backward pass does not add to the gradient of a leaf."""
+
+
+class NotDeterministic(DerivativeError):
+    """The function gives another value for the same input the second time."""
+
+
+class GradConventionError(DerivativeError):
+    """At a kink, another gradient than the one that was chosen there."""
+
+
+class TaylorRateError(DerivativeError):
+    """What a change leaves after its linear part does not shrink with the square of the step."""
+
+
+class LayoutDependent(DerivativeError):
+    """The gradient depends on how an array lies in memory."""
+
+
+class BackendMismatch(DerivativeError):
+    """Two array libraries give different gradients."""

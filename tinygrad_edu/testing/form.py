@@ -50,6 +50,15 @@ def check_form(found: Gradients, arrays: Sequence[Array], g: Array, *, finite: b
             )
 
 
+def check_same_value(first: Array, second: Array) -> None:
+    """Run twice on the same input, a function gives the same bits."""
+    if not _same(first, second):
+        raise errors.NotDeterministic(
+            "the function gave two different values for the same input: let it draw random numbers "
+            "from a generator that it makes anew each time, or hold them outside"
+        )
+
+
 def check_repeats(pull: Pull, found: Gradients, g: Array) -> None:
     """The same call, the same bits."""
     for k, (d, e) in enumerate(zip(found, pull(g), strict=True)):

@@ -67,7 +67,8 @@ class Oracle:
         self._replay = Replay(f, self.xs)
         self.name = "complex step" if self._proved_analytic() else "differences"
 
-    def _values(self, *arrays: Array) -> Array:
+    def values(self, *arrays: Array) -> Array:
+        """The function's value, as a float64 array."""
         with no_grad():
             out: Array = self.f(*[Tensor(a) for a in arrays])._data
         return out
@@ -81,7 +82,7 @@ class Oracle:
             claimed = by_complex_step(self._replay, self.xs, vs).value
         except (TypeError, ValueError):
             return False
-        seen = by_differences(self._values, self.xs, vs, self.step)
+        seen = by_differences(self.values, self.xs, vs, self.step)
         with np.errstate(invalid="ignore"):
             near = np.abs(claimed - seen.value) <= 1e-6 * np.abs(claimed) + seen.error
         return bool(near.all())
@@ -90,7 +91,15 @@ class Oracle:
         """The rate of change of f as the inputs move with velocities vs."""
         if self.name == "complex step":
             return by_complex_step(self._replay, self.xs, vs)
-        return by_differences(self._values, self.xs, vs, self.step)
+        return by_differences(self.values, self.xs, vs, self.step)
+
+    def basis(self, k: int, entry: int) -> list[Array]:
+        """Velocities that move one entry (counted flat) of input k alone."""
+        return basis(self.xs, k, entry)
+
+    def nearby(self, k: int, entry: int) -> Slope:
+        """The column of the Jacobian of one entry, from differences over a much shorter step."""
+        return by_differences(self.values, self.xs, self.basis(k, entry), self.step / 2**8)
 
     @cached_property
     def entries(self) -> list[Array]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from tinygrad_edu.autograd.modes import enable_grad
 from tinygrad_edu.autograd.tensor import Tensor
 from tinygrad_edu.errors import DTypeError
+from tinygrad_edu.testing import errors
 
 Array = npt.NDArray[Any]
 Pull = Callable[[Array], list[Array | None]]
@@ -53,8 +55,12 @@ class Traced:
 
     def __init__(self, f: Callable[..., Any], arrays: Sequence[Array]) -> None:
         self.leaves = [Tensor(x, requires_grad=True) for x in arrays]
+        before = [x.tobytes() for x in arrays]
         with enable_grad():
             out = f(*self.leaves)
+        for k, (x, held) in enumerate(zip(arrays, before, strict=True)):
+            if x.tobytes() != held:
+                raise errors.MutatedInput(f"input {k} was written to by the function")
         if not isinstance(out, Tensor):
             raise TypeError(f"the function returned {type(out).__name__}; expected one tensor")
         self.out = out
@@ -67,6 +73,8 @@ class Traced:
 
     def add(self, g: Array) -> list[Array | None]:
         """`pull`, on top of what the leaves hold already."""
+        if not self.out.requires_grad:
+            return [None] * len(self.leaves)
         self.out.backward(Tensor(g))
         found = [leaf.grad for leaf in self.leaves]
         return [None if d is None else d._data for d in found]
@@ -86,3 +94,38 @@ def by_hand(vjp: Callable[..., Any], arrays: Sequence[Array]) -> Pull:
         ]
 
     return pull
+
+
+def upstream(out: Tensor, g: Any, rng: np.random.Generator) -> Array:
+    """The upstream gradient g in the output's dtype; by default dyadic numbers, not all equal."""
+    if out._data.dtype.kind != "f":
+        raise TypeError(f"the function returned {out.dtype}; a derivative needs floats")
+    if g is None:
+        return numbers(out.shape, out.dtype, rng)
+    given = np.array(g._data if isinstance(g, Tensor) else g, dtype=out.dtype)
+    if given.shape != out.shape:
+        raise ValueError(f"g has shape {given.shape}; the function's output has {out.shape}")
+    return given
+
+
+def directions(
+    arrays: Sequence[Array], us: Sequence[Any] | None, rng: np.random.Generator
+) -> list[Array]:
+    """One direction an input, in its dtype; by default dyadic numbers away from 0."""
+    if us is None:
+        return [numbers(x.shape, x.dtype, rng) for x in arrays]
+    if len(us) != len(arrays):
+        raise ValueError(f"us has {len(us)} arrays; the function was given {len(arrays)} inputs")
+    return [np.array(u, dtype=x.dtype) for u, x in zip(us, arrays, strict=True)]
+
+
+@contextmanager
+def reproducible(check: str, arrays: Sequence[Array], g: Array) -> Iterator[None]:
+    """Add to a failure the call that shows it again."""
+    try:
+        yield
+    except errors.DerivativeError as error:
+        with np.printoptions(floatmode="unique", threshold=200):
+            shown = ", ".join(f"np.{x!r}" for x in arrays)
+            error.add_note(f"again: {check}(f, {shown}, g=np.{g!r})")
+        raise
