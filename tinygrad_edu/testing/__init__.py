@@ -11,6 +11,10 @@ hypothesis, the extra of that name) draws shapes, indices, values and upstream g
 `given_gradcheck` makes a property test of a function in one line, `ghostwrite` a file of them.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from tinygrad_edu.testing.checks import (
     check_adjoint,
     check_hessian,
@@ -50,6 +54,9 @@ from tinygrad_edu.testing.local import check_graph
 from tinygrad_edu.testing.quick import gradcheck
 from tinygrad_edu.testing.taylor import check_taylor
 
+if TYPE_CHECKING:
+    from tinygrad_edu.testing.properties import ghostwrite, given_gradcheck
+
 __all__ = [
     "AdjointMismatch",
     "AliasedGradient",
@@ -84,5 +91,20 @@ __all__ = [
     "check_second_order",
     "check_taylor",
     "check_vjp",
+    "ghostwrite",
+    "given_gradcheck",
     "gradcheck",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What needs hypothesis is imported when it is first asked for."""
+    if name in ("ghostwrite", "given_gradcheck"):
+        try:
+            from tinygrad_edu.testing import properties
+        except ModuleNotFoundError as error:
+            raise ImportError(
+                f"{name} needs hypothesis: pip install 'tinygrad_edu[hypothesis]'"
+            ) from error
+        return getattr(properties, name)
+    raise AttributeError(f"tinygrad_edu.testing has no {name!r}")

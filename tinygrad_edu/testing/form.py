@@ -95,6 +95,8 @@ def check_adds(pull: Pull, oracle: Oracle, g: Array, h: Array, roundings: float)
         at = oracle.entries[k]
         size = oracle.gradient(k, g).size + oracle.gradient(k, h).size
         added = for_g.astype(np.float64) + for_h
+        own = np.abs(for_g.astype(np.float64)) + np.abs(for_h)
+        size = size + own.reshape(-1)[at]
         want = Expected(added.reshape(-1)[at], size, np.zeros(size.shape))
         got = for_both.reshape(-1)[at]
         bad = excess(got, want, roundings)

@@ -88,6 +88,41 @@ def still_bad(oracle: Oracle, k: int, g: Array, flat: Array, bad: Array, roundin
     return left
 
 
+def tangent_still_bad(
+    oracle: Oracle, us: Sequence[Array], got: Array, bad: Array, roundings: float
+) -> Array:
+    """Of the numbers of a tangent that differ from the oracle's, those that no kink and no shorter
+    step explain.
+    """
+    if oracle.name == "complex step" or not oracle.complete:
+        return bad
+    low, high, size = np.zeros(got.shape), np.zeros(got.shape), np.zeros(got.shape)
+    value, error, kink = np.zeros(got.shape), np.zeros(got.shape), np.zeros(got.shape, bool)
+    for k, u in enumerate(us):
+        for entry, speed in enumerate(np.asarray(u, np.float64).reshape(-1)):
+            with np.errstate(all="ignore"):
+                found = entry_sides(oracle, k, entry)
+                slope = oracle.nearby(k, entry)
+            ends = np.stack([speed * found.low, speed * found.high])
+            low, high = low + ends.min(0), high + ends.max(0)
+            size = size + np.abs(speed) * found.size
+            value, error = value + speed * slope.value, error + np.abs(speed) * slope.error
+            kink |= found.kink
+    between = (low - _TOLERANCE * size <= got) & (got <= high + _TOLERANCE * size)
+    nearer = excess(got, Expected(value, size, error), roundings)
+    return np.asarray(bad & np.where(kink, ~between, nearer))
+
+
+def any_kink(oracle: Oracle) -> bool:
+    """Whether the function has two slopes along some entry of its inputs."""
+    with np.errstate(all="ignore"):
+        return any(
+            bool(entry_sides(oracle, k, int(entry)).kink.any())
+            for k, entries in enumerate(oracle.entries)
+            for entry in entries
+        )
+
+
 def check_convention(
     f: Callable[..., Any], x: Any, want: Any, *, g: Any = None, rel: float = 1e-12
 ) -> None:

@@ -90,13 +90,16 @@ class Curvature:
     def _uncancelled(self, us: Sequence[Array]) -> Array:
         """How large the terms of H u are that cancel over outputs, found by changing signs in g.
 
-        Each pair of outputs has opposite signs in one pattern, so no two cancel in all of them.
+        Each pair of outputs has opposite signs in one pattern, and the same in the first, so no two
+        cancel in all of them.
         """
         wide = [x.astype(np.float64) for x in self.xs]
         number = np.arange(self.g.size).reshape(self.g.shape)
         size = np.zeros(sum(x.size for x in wide))
-        for bit in range(max(self.g.size - 1, 0).bit_length()):
-            signed = np.where(number >> bit & 1, -1.0, 1.0) * np.abs(self.g)
+        for bit in range(-1, max(self.g.size - 1, 0).bit_length()):
+            signed = np.abs(self.g).astype(np.float64)
+            if bit >= 0:
+                signed = np.where(number >> bit & 1, -1.0, 1.0) * signed
             total = np.zeros(size.shape)
             for k, u in enumerate(us):
                 for entry, speed in enumerate(np.asarray(u, np.float64).reshape(-1)):

@@ -15,6 +15,25 @@ import numpy.typing as npt
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from tinygrad_edu.autograd.tensor import Tensor
+from tinygrad_edu.testing.programs import programs
+
+__all__ = [
+    "axes",
+    "broadcastable",
+    "cotangents",
+    "directions",
+    "einsum_specs",
+    "indices",
+    "layouts",
+    "matmul_shapes",
+    "programs",
+    "shapes",
+    "tensors",
+    "ties",
+    "values",
+]
+
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
 
@@ -149,3 +168,63 @@ def cotangents(shape: Shape, dtype: Any = np.float64) -> st.SearchStrategy[Array
 
 
 directions = cotangents
+
+
+def tensors(
+    shape: Shape | st.SearchStrategy[Shape] | None = None,
+    domain: tuple[float, float] = (-4.0, 4.0),
+    dtype: Any = np.float64,
+    requires_grad: bool = True,
+) -> st.SearchStrategy[Tensor]:
+    """Tensors of a shape, or of shapes drawn from a strategy, tracked by default."""
+    drawn = shapes() if shape is None else shape
+    where = drawn if isinstance(drawn, st.SearchStrategy) else st.just(drawn)
+    return where.flatmap(lambda s: values(s, domain, dtype=dtype)).map(
+        lambda x: Tensor(x, requires_grad=requires_grad)
+    )
+
+
+def layouts(x: Array) -> st.SearchStrategy[Array]:
+    """The numbers of x, laid out otherwise: by columns, backwards, with gaps, unaligned, frozen."""
+
+    def backwards(a: Array) -> Array:
+        flip = (slice(None, None, -1),) * a.ndim
+        return a[flip].copy()[flip]
+
+    def gaps(a: Array) -> Array:
+        wide = np.zeros([2 * n for n in a.shape], a.dtype)
+        every = (slice(None, None, 2),) * a.ndim
+        wide[every] = a
+        found: Array = wide[every]
+        return found
+
+    def unaligned(a: Array) -> Array:
+        found = np.empty(a.nbytes + 1, np.uint8)[1:].view(a.dtype).reshape(a.shape)
+        found[...] = a
+        return found
+
+    def frozen(a: Array) -> Array:
+        found = a.copy()
+        found.flags.writeable = False
+        return found
+
+    ways: list[Any] = [np.array, np.asfortranarray, backwards, gaps, unaligned, frozen]
+    return st.sampled_from(ways).map(lambda way: np.asarray(way(x)))
+
+
+@st.composite
+def einsum_specs(
+    draw: Any, operands: int = 2, max_side: int = 3
+) -> tuple[str, list[Shape]]:
+    """(subscripts, shapes) that einsum takes: names that repeat within an operand (diagonals), that
+    only one has (sums), that all share, and a result in any order.
+    """
+    names = "abcd"
+    lengths = {n: draw(st.integers(0 if n == "d" else 1, max_side)) for n in names}
+    term = st.lists(st.sampled_from(names), min_size=0, max_size=3).map("".join)
+    terms = [draw(term) for _ in range(operands)]
+    there = sorted(set("".join(terms)))
+    result = draw(st.lists(st.sampled_from(there), unique=True)) if there else []
+    spec = ",".join(terms) + "->" + "".join(result)
+    return spec, [tuple(lengths[n] for n in t) for t in terms]
+

@@ -17,6 +17,8 @@ from tinygrad_edu.testing import (
     check_adjoint,
     check_convention,
     check_graph,
+    check_jvp,
+    check_second_order,
     check_taylor,
     check_vjp,
     gradcheck,
@@ -41,10 +43,26 @@ X = np.array([0.3, -1.2, 2.1])
 )  # fmt: skip
 def test_at_a_kink_what_lies_between_the_slopes_is_right(f: Any, x: Any) -> None:
     check_vjp(f, x)
+    check_jvp(f, x)
+    check_second_order(f, x)
 
 
 def test_a_kink_within_the_step_is_stepped_over() -> None:
-    check_vjp(tg.relu, [2.0**-7, -(2.0**-8), 1.0])
+    near = [2.0**-7, -(2.0**-8), 1.0]
+    check_vjp(tg.relu, near)
+    check_jvp(tg.relu, near)
+    check_second_order(lambda x: tg.relu(x) * x, near)
+
+
+
+
+def test_what_lies_below_the_rounding_of_differences_is_not_called_wrong() -> None:
+    """A slope of 3e-211, which central differences, being symmetric, see as exactly 0."""
+    x = [[0.5546875], [0.5546875]]
+    check_vjp(tg.hypot, x, 4.434799e-212, g=[[1.0], [0.5]])
+    check_second_order(tg.hypot, x, 4.434799e-212, g=[[0.5], [-0.5]])
+    with pytest.raises(testing.GradValueError):  # but where nothing changes, 0 is exact
+        check_vjp(tg.sign, [0.3], vjp=lambda g, x: g * 1e-211)
 
 
 @pytest.mark.parametrize("rule", [
