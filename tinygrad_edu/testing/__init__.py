@@ -50,6 +50,7 @@ from tinygrad_edu.testing.errors import (
     TaylorRateError,
 )
 from tinygrad_edu.testing.kinks import check_convention
+from tinygrad_edu.testing.layout import check_backend, check_layout
 from tinygrad_edu.testing.local import check_graph
 from tinygrad_edu.testing.quick import gradcheck
 from tinygrad_edu.testing.taylor import check_taylor
@@ -84,10 +85,12 @@ __all__ = [
     "TangentValueError",
     "TaylorRateError",
     "check_adjoint",
+    "check_backend",
     "check_convention",
     "check_graph",
     "check_hessian",
     "check_jvp",
+    "check_layout",
     "check_second_order",
     "check_taylor",
     "check_vjp",

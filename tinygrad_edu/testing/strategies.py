@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tinygrad_edu.autograd.tensor import Tensor
+from tinygrad_edu.testing.layout import LAYOUTS
 from tinygrad_edu.testing.programs import programs
 
 __all__ = [
@@ -186,30 +187,8 @@ def tensors(
 
 def layouts(x: Array) -> st.SearchStrategy[Array]:
     """The numbers of x, laid out otherwise: by columns, backwards, with gaps, unaligned, frozen."""
-
-    def backwards(a: Array) -> Array:
-        flip = (slice(None, None, -1),) * a.ndim
-        return a[flip].copy()[flip]
-
-    def gaps(a: Array) -> Array:
-        wide = np.zeros([2 * n for n in a.shape], a.dtype)
-        every = (slice(None, None, 2),) * a.ndim
-        wide[every] = a
-        found: Array = wide[every]
-        return found
-
-    def unaligned(a: Array) -> Array:
-        found = np.empty(a.nbytes + 1, np.uint8)[1:].view(a.dtype).reshape(a.shape)
-        found[...] = a
-        return found
-
-    def frozen(a: Array) -> Array:
-        found = a.copy()
-        found.flags.writeable = False
-        return found
-
-    ways: list[Any] = [np.array, np.asfortranarray, backwards, gaps, unaligned, frozen]
-    return st.sampled_from(ways).map(lambda way: np.asarray(way(x)))
+    ways: list[Any] = [np.array, *LAYOUTS.values()]
+    return st.sampled_from(ways).map(lambda way: np.asarray(way(x) if x.ndim else x))
 
 
 @st.composite

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,14 +13,24 @@ from tinygrad_edu import testing
 from tinygrad_edu.autograd import apply, pull
 from tinygrad_edu.ops import elementwise, fused, linalg, reduction
 from tinygrad_edu.ops.registry import Primitive, _bind
-from tinygrad_edu.testing import DerivativeError, check_jvp, check_second_order, check_vjp
+from tinygrad_edu.testing import (
+    DerivativeError,
+    check_jvp,
+    check_second_order,
+    check_vjp,
+    checks,
+    form,
+)
+from tinygrad_edu.testing.mutants import (
+    CONTROLS,
+    MUTANTS,
+    RULES,
+    Mutant,
+    mutation_score,
+)
 
 X = np.array([0.3, -1.2, 2.1])
 M = np.arange(6.0).reshape(2, 3) / 4 + 0.1
-
-
-def matrix_product(a: Any, b: Any) -> Any:
-    return a @ b
 
 
 def changed(primitive: Primitive, *rules: Any, **facts: Any) -> Primitive:
@@ -30,110 +39,34 @@ def changed(primitive: Primitive, *rules: Any, **facts: Any) -> Primitive:
     return dataclasses.replace(primitive, rules=bound, pull=None, **facts)
 
 
-_calls = [0]
-
-
-def _every_other_time(g: Any, x: Any) -> Any:
-    _calls[0] += 1
-    return g * np.cos(x) * (1 if _calls[0] % 2 else 1.5)
-
-
-def _writes_to_x(g: Any, x: Any) -> Any:
-    x *= 1.5
-    return g * np.cos(x)
-
-
-def _writes_to_g(g: Any, x: Any) -> Any:
-    g *= np.cos(x)
-    return g.copy()
-
-
-# name: the error, the function, its inputs, a wrong rule
-MUTANTS: dict[str, tuple[type[DerivativeError], Any, list[Any], Callable[..., Any]]] = {
-    "squares g": (
-        testing.GradNotLinear, lambda x: tg.clip(x, -1, 1), [X], lambda g, x: g * g * (abs(x) <= 1)
-    ),
-    "ignores g": (testing.GradNotLinear, tg.sin, [X], lambda g, x: np.cos(x)),
-    "is affine in g": (testing.GradNotLinear, tg.sin, [X], lambda g, x: g * np.cos(x) + 1e-9),
-    "takes |g|": (testing.GradNotLinear, tg.sin, [X], lambda g, x: abs(g) * np.cos(x)),
-    "scales, but does not add": (
-        testing.GradNotLinear, tg.sin, [X], lambda g, x: np.cos(x) * g**3 / max(1e-9, (g**2).mean())
-    ),
-    "is zero": (testing.GradValueError, tg.softmax, [X], lambda g, x: 0 * x),
-    "forgets a term": (testing.GradValueError, tg.log_softmax, [X], lambda g, x: g.copy()),
-    "off by 5e-4": (testing.GradValueError, tg.exp, [X], lambda g, x: g * np.exp(x) * (1 + 5e-4)),
-    "off by 1e-5": (testing.GradValueError, tg.exp, [X], lambda g, x: g * np.exp(x) * (1 + 1e-5)),
-    "off by 1e-7": (testing.GradValueError, tg.exp, [X], lambda g, x: g * np.exp(x) * (1 + 1e-7)),
-    "off by 1e-12": (testing.GradValueError, tg.exp, [X], lambda g, x: g * np.exp(x) * (1 + 1e-12)),
-    "off by 1e-5 at a kink op": (
-        testing.GradValueError, tg.relu, [X], lambda g, x: g * (x > 0) * (1 + 1e-5)
-    ),
-    "the other gelu": (
-        testing.GradValueError, tg.gelu, [X],
-        lambda g, x: _slope(lambda t: tg.gelu(t, "tanh"), g, x),
-    ),
-    "tiny and zero": (
-        testing.GradValueError, lambda x: tg.sin(x) * 1e-9, [X], lambda g, x: 0 * x
-    ),
-    "wrong permutation": (
-        testing.GradValueError, lambda x: x[np.array([1, 2, 0])], [X], lambda g, x: g[[1, 2, 0]]
-    ),
-    "one entry of 4096": (
-        testing.GradValueError, lambda x: (x * x).sum(), [np.linspace(1, 2, 4096)],
-        lambda g, x: 2 * g * x * np.where(np.arange(4096) == 77, -1, 1),
-    ),
-    "forgets a transpose": (
-        testing.GradValueError, matrix_product, [np.array([[1.0, 2.0], [3.0, 4.0]])] * 2,
-        lambda g, a, b: (g @ b.T, a @ g),
-    ),
-    "loses the small entry": (
-        testing.GradValueError, lambda x: (x * np.array([1e9, 1.0, 1.0])).sum(), [X],
-        lambda g, x: g * np.array([1e9, 0.0, 1.0]),
-    ),
-    "keeps the broadcast axis": (
-        testing.GradShapeError, lambda a, b: a * b, [M, X], lambda g, a, b: (g * b, g * a)
-    ),
-    "float32 for float64": (
-        testing.GradDtypeError, tg.sin, [X], lambda g, x: (g * np.cos(x)).astype(np.float32)
-    ),
-    "float64 for float32": (
-        testing.GradDtypeError, tg.sin, [X.astype(np.float32)],
-        lambda g, x: g * np.cos(x) * np.ones(()),
-    ),
-    "None": (testing.GradMissing, tg.sin, [X], lambda g, x: None),
-    "NaN": (testing.GradNaN, tg.abs, [X], lambda g, x: g * np.where(x == 0.3, np.nan, np.sign(x))),
-    "inf": (testing.GradInf, tg.abs, [X], lambda g, x: g * np.where(x == 0.3, np.inf, np.sign(x))),
-    "right on odd calls": (testing.NotReentrant, tg.sin, [X], _every_other_time),
-    "writes to its input": (testing.MutatedInput, tg.sin, [X], _writes_to_x),
-    "writes to g": (testing.MutatedCotangent, tg.sin, [X], _writes_to_g),
-    "returns g": (testing.AliasedGradient, lambda x: x + 1, [X], lambda g, x: g),
-    "returns one array twice": (
-        testing.AliasedGradient, lambda a, b: a + b, [X, X], lambda g, a, b: (g[:] * 1,) * 2
-    ),
-}  # fmt: skip
-
-
-def _slope(f: Callable[..., Any], g: Any, x: Any) -> Any:
-    return tg.vjp(f, x)[1](g)._data
-
-
-@pytest.mark.parametrize("name", MUTANTS)
-def test_a_wrong_rule_is_found(name: str) -> None:
-    error, f, xs, rule = MUTANTS[name]
+@pytest.mark.parametrize("mutant", MUTANTS, ids=[m.name for m in MUTANTS])
+def test_a_wrong_derivative_is_found_and_called_by_its_name(mutant: Mutant) -> None:
     with pytest.raises(DerivativeError) as caught:
-        check_vjp(f, *xs, vjp=rule)
-    assert caught.type is error
+        mutant.run()
+    assert caught.type is mutant.error
 
 
-CONTROLS: dict[str, tuple[Any, list[Any], Callable[..., Any]]] = {
-    "tanh": (tg.tanh, [X], lambda g, x: g * (1 - np.tanh(x) ** 2)),
-    "a product": (matrix_product, [M, M.T], lambda g, a, b: (g @ b.T, a.T @ g)),
-    "relu off its kink": (tg.relu, [X], lambda g, x: g * (x > 0)),
-    "a linear function": (lambda x: x.sum(), [X], lambda g, x: g * np.ones(3)),
-    "a tiny function": (lambda x: tg.sin(x) * 1e-9, [X], lambda g, x: g * np.cos(x) * 1e-9),
-    "nothing at all": (tg.sin, [np.zeros((0, 3))], lambda g, x: g * np.cos(x)),
-    "a number": (tg.exp, [1.5], lambda g, x: g * np.exp(x)),
-}
+def test_the_mutation_score_is_perfect_and_says_so() -> None:
+    score = mutation_score()
+    print(score)
+    assert score.perfect, score
+    total = len(MUTANTS)
+    assert str(score) == f"{total} of {total} wrong derivatives found; false alarms: none"
+
+
+def test_every_property_that_a_check_holds_has_a_mutant() -> None:
+    numbers = {f"P{n}" for n in (1, 2, 3, 4, 5, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17, 22)}
+    assert {m.property for m in MUTANTS} == numbers
+    assert len(MUTANTS) >= 19 + len(numbers)
+
+
+def test_a_checker_that_misses_one_does_not_score(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(form, "check_scales", lambda *_: None)
+    monkeypatch.setattr(form, "check_adds", lambda *_: None)
+    assert "squares g" in mutation_score().missed
+    monkeypatch.undo()
+    monkeypatch.setattr(checks, "excess", lambda got, want, roundings: np.ones(got.shape, bool))
+    assert not mutation_score().perfect
 
 
 @pytest.mark.parametrize("name", CONTROLS)
@@ -154,7 +87,7 @@ def test_messages_name_input_entry_numbers_and_the_call_again() -> None:
 def test_each_kind_is_raised_at_a_line_of_its_own() -> None:
     """hypothesis tells failures apart by class and line."""
     lines = set()
-    for error, f, xs, rule in MUTANTS.values():
+    for error, f, xs, rule in RULES.values():
         with pytest.raises(error) as caught:
             check_vjp(f, *xs, vjp=rule)
         entry = caught.traceback[-1]
