@@ -13,9 +13,11 @@ from hypothesis import settings
 for library in ("OPENBLAS", "OMP", "MKL"):
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
+pytest_plugins = ["tinygrad_edu.testing.plugin", "pytester"]
+
 # A busy machine is no failure of the code, and a second run draws the same examples.
 settings.register_profile("project", deadline=None, derandomize=True)
-settings.load_profile("project")
+settings.load_profile("project")  # unless --gradcheck-profile chooses another
 
 
 @pytest.fixture(autouse=True)

@@ -14,6 +14,7 @@ import tinygrad_edu as tg
 from tinygrad_edu.autograd.apply import apply
 from tinygrad_edu.ops import registry
 from tinygrad_edu.testing import strategies as own
+from tinygrad_edu.testing.ledger import Ledger
 
 few = settings(max_examples=15, derandomize=True, deadline=None)
 
@@ -39,8 +40,9 @@ def assert_same(found: Any, parts: Any, shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("name", NAMES)
 @few
 @given(st.data())
-def test_implicit_is_explicit(name: str, data: Any) -> None:
+def test_implicit_is_explicit(name: str, ledger: Ledger, data: Any) -> None:
     primitive = registry[name]
+    ledger.record(name, "P14")
     shapes = data.draw(own.broadcastable(len(primitive.inputs)))
     full = np.broadcast_shapes(*shapes)
     inputs = [

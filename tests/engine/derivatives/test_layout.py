@@ -11,6 +11,7 @@ from engine.derivatives.cases import EVERY, Case
 
 import tinygrad_edu as tg
 from tinygrad_edu.autograd.apply import apply
+from tinygrad_edu.testing.ledger import Ledger
 
 
 def fortran(x: Any) -> Any:
@@ -49,7 +50,8 @@ def gradients(case: Case, inputs: list[Any], g: Any) -> list[Any]:
 
 @pytest.mark.parametrize("lay", [fortran, backwards, sliced, unaligned])
 @pytest.mark.parametrize("case", EVERY, ids=str)
-def test_layout_changes_nothing(case: Case, lay: Callable[[Any], Any]) -> None:
+def test_layout_changes_nothing(case: Case, lay: Callable[[Any], Any], ledger: Ledger) -> None:
+    ledger.record(case.name, "P13")
     inputs = case.inputs()
     shape = apply(case.primitive, *inputs, **case.params).shape
     g = np.random.default_rng(0).choice([-2.0, -1.0, -0.5, 0.5, 1.0, 2.0], shape)

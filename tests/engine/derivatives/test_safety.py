@@ -16,6 +16,7 @@ import tinygrad_edu as tg
 from tinygrad_edu.autograd.apply import apply
 from tinygrad_edu.ops import registry
 from tinygrad_edu.testing import strategies as own
+from tinygrad_edu.testing.ledger import Ledger
 
 SPECIAL = (0.0, -0.0, 1.0, -1.0, 1e4, -1e4, 1e-200)
 NAMES = sorted(n for n, p in registry.items() if p.kind == "elementwise") + ["gelu"]
@@ -24,9 +25,12 @@ NAMES = sorted(n for n, p in registry.items() if p.kind == "elementwise") + ["ge
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=40, derandomize=True, deadline=None)
 @given(st.data())
-def test_finite_numbers_give_no_nan_and_zeros_let_nothing_through(name: str, data: Any) -> None:
+def test_finite_numbers_give_no_nan_and_zeros_let_nothing_through(
+    name: str, ledger: Ledger, data: Any
+) -> None:
     """Also where the slope is inf or NaN, if what arrives there is 0."""
     primitive = registry[name]
+    ledger.record(name, "P17")
     params = data.draw(st.sampled_from([case.params for case in CASES[name]]))
     xs = [data.draw(own.values((6,), (-4, 4), SPECIAL)) for _ in primitive.inputs]
     beyond = {"power": 0, "xlogy": 1}.get(name)  # a base or a number with no logarithm

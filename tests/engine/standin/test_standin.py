@@ -19,6 +19,7 @@ from engine.standin.strict_array import (
 import tinygrad_edu as tg
 from tinygrad_edu import backend
 from tinygrad_edu.autograd.apply import apply
+from tinygrad_edu.testing.ledger import Ledger
 
 backend.add_array_library("strict", StrictArray, backend.ArrayNamespace("strict", strict_xp))
 
@@ -50,7 +51,8 @@ def run(case: Case, inputs: list[Any], params: dict[str, Any], create_graph: boo
 @pytest.mark.parametrize("create_graph", [False, True], ids=["arrays", "tensors"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["float32", "float64"])
 @pytest.mark.parametrize("case", EVERY, ids=str)
-def test_agrees_with_numpy(case: Case, dtype: Any, create_graph: bool) -> None:
+def test_agrees_with_numpy(case: Case, dtype: Any, create_graph: bool, ledger: Ledger) -> None:
+    ledger.record(case.name, "P16")
     inputs = case.inputs(dtype)
     here = run(case, inputs, case.params, create_graph)
     params = {k: there(v) for k, v in case.params.items()}
