@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ from tinygrad_edu.autograd import functions
 from tinygrad_edu.autograd.apply import apply, apply_binary
 from tinygrad_edu.autograd.tensor import Tensor
 from tinygrad_edu.errors import GraphError
-from tinygrad_edu.ops import elementwise, linalg
+from tinygrad_edu.ops import elementwise, linalg, transcendental
 from tinygrad_edu.ops.registry import Primitive
 
 _FUNCTIONS = (
@@ -52,8 +53,9 @@ _NUMPY: dict[Any, Callable[..., Any]] = {
         "absolute sign maximum minimum clip where sum mean var max min matmul swapaxes "
         "expand_dims squeeze broadcast_to concatenate stack split zeros_like ones_like full_like "
         "tan arcsin arccos arctan arctan2 sinh cosh arcsinh arccosh arctanh exp2 log2 log10 "
-        "logaddexp square reciprocal cbrt hypot sinc round floor ceil trunc std prod cumsum "
-        "cumprod median flip roll moveaxis rot90 pad tile repeat take take_along_axis diagonal "
+        "logaddexp floor_divide remainder square reciprocal cbrt hypot sinc round floor ceil trunc "
+        "std prod cumsum cumprod median flip roll moveaxis rot90 pad tile repeat take "
+        "take_along_axis diagonal "
         "diag tril triu trace ravel einsum tensordot dot inner outer vdot kron sort argsort argmax "
         "argmin"
     ).split()
@@ -177,6 +179,44 @@ def _array(self: Tensor, dtype: Any = None, copy: Any = None) -> Any:
     return np.array(self._data, dtype=dtype, copy=copy)
 
 
+def _shift(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Of whole numbers: nothing is tracked."""
+
+    def forward(self: Tensor, other: Any) -> Any:
+        return functions.compare(name, self, other)
+
+    def reflected(self: Tensor, other: Any) -> Any:
+        return functions.compare(name, functions.full_like(self, other), self)
+
+    return forward, reflected
+
+
+def _array_namespace(self: Tensor, /, *, api_version: str | None = None) -> Any:
+    """The array API standard's functions: `tinygrad_edu.array_api`."""
+    if api_version not in (None, "2024.12", "2023.12", "2022.12", "2021.12"):
+        raise ValueError(f"the array API is here in version 2024.12; got {api_version!r}")
+    # By name, as it stands above this room and is only handed on.
+    return importlib.import_module("tinygrad_edu.array_api")
+
+
+def _dlpack(
+    self: Tensor,
+    /,
+    *,
+    stream: Any = None,
+    max_version: Any = None,
+    dl_device: Any = None,
+    copy: Any = None,
+) -> Any:
+    """The numbers for another library, in the same memory."""
+    how = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
+    return self._data.__dlpack__(**{key: value for key, value in how.items() if value is not None})
+
+
+def _to_device(self: Tensor, device: str, /, *, stream: Any = None) -> Tensor:
+    return self.to(device)
+
+
 def _setitem(self: Tensor, index: Any, value: Any) -> None:
     raise GraphError(
         "a tensor cannot be written to by t[index] = value, which no gradient could follow; use "
@@ -202,8 +242,11 @@ def attach() -> None:
     for name, primitive in (
         ("add", elementwise.add), ("sub", elementwise.subtract), ("mul", elementwise.multiply),
         ("truediv", elementwise.divide), ("matmul", linalg.matmul),
+        ("floordiv", transcendental.floor_divide), ("mod", transcendental.remainder),
     ):  # fmt: skip
         methods[f"__{name}__"], methods[f"__r{name}__"] = _binary(primitive)
+    for short, name in (("lshift", "left_shift"), ("rshift", "right_shift")):
+        methods[f"__{short}__"], methods[f"__r{short}__"] = _shift(name)
     for short, name in (
         ("lt", "less"), ("le", "less_equal"), ("gt", "greater"), ("ge", "greater_equal"),
         ("eq", "equal"), ("ne", "not_equal"),
@@ -217,6 +260,9 @@ def attach() -> None:
         __array__=_array, __array_ufunc__=_array_ufunc, __array_function__=_array_function,
         where=lambda self, condition, other: functions.where(condition, self, other),
         T=property(lambda self: functions.transpose(self)),
+        __array_namespace__=_array_namespace, __dlpack__=_dlpack, to_device=_to_device,
+        __dlpack_device__=lambda self: self._data.__dlpack_device__(),
+        __complex__=lambda self: complex(float(self)),
         mT=property(lambda self: functions.swapaxes(self, -1, -2)),
     )  # fmt: skip
     for name, method in methods.items():

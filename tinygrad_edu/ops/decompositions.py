@@ -158,7 +158,9 @@ eigh = joint(
 
 def _join(F: Any, *parts: Array) -> Array:
     """(…, m, n) and (…, k) end to end in one row."""
-    rows = [F.reshape(p, (*p.shape[:-2], -1)) if two else p for p, two in parts]
+    rows = [
+        F.reshape(p, (*p.shape[:-2], p.shape[-2] * p.shape[-1])) if two else p for p, two in parts
+    ]
     return F.concatenate(rows, axis=-1)
 
 

@@ -191,6 +191,16 @@ floor = _step("floor", "⌊a⌋", lambda F, a: F.floor(a))
 ceil = _step("ceil", "⌈a⌉", lambda F, a: F.ceil(a))
 trunc = _step("trunc", "a without its fraction", lambda F, a: F.trunc(a))
 
+floor_divide = elementwise(
+    "floor_divide", "⌊a / b⌋", forward=lambda F, a, b: F.floor_divide(a, b), partials=(None, None),
+    domain=(_ANY, (0.5, 4.0)), kinks=("everywhere: gradient 0 to both",),
+)  # fmt: skip
+remainder = elementwise(
+    "remainder", "a - b·⌊a / b⌋", forward=lambda F, a, b: F.remainder(a, b),
+    partials=(1, lambda F, a, b: -F.floor_divide(a, b)), domain=(_ANY, (0.5, 4.0)),
+    kinks=("a a multiple of b, where it jumps: the slope of the side above",),
+)  # fmt: skip
+
 # Two with no closed derivative at 0, and the other half of erf.
 
 

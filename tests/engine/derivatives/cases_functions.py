@@ -46,6 +46,8 @@ FUNCTIONS: list[Case] = [
     *one("erfc", _erfc, roundings=1024.0, why="in the far tail a² is rounded, and then raised"),
     *two("arctan2", np.arctan2), *two("logaddexp", np.logaddexp),
     *two("hypot", np.hypot), *two("xlogy", lambda a, b: a * np.log(b)),
+    *[Case(name, lambda d: (d(2, 3), d(2, 3, slot=1)), getattr(np, name))
+      for name in ("floor_divide", "remainder")],
     Case("round", lambda d: (d.apart(2, 5),), np.round, {"decimals": 1}),
     *[Case(name, lambda d: (d.apart(2, 5),), getattr(np, name))
       for name in ("floor", "ceil", "trunc")],

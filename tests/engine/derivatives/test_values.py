@@ -36,7 +36,7 @@ BEYOND = set(
     xlogy square reciprocal cbrt hypot sinc sinc_derivative erfc round floor ceil trunc softplus
     log_sigmoid silu mish elu selu leaky_relu softsign flip roll pad set_at cumsum cumprod prod
     std norm einsum inv solve det cofactors logabsdet cholesky eigh svd qr
-    windows joined_windows
+    windows joined_windows floor_divide remainder
     """.split()
 )
 

@@ -203,6 +203,18 @@ def test_steps_are_flat(f: Any, value: list[float]) -> None:
     assert gradients(f, [-1.5, 0.0, 0.5, 2.0]) == [value, [0, 0, 0, 0]]
 
 
+@kink("floor_divide", "everywhere: gradient 0 to both")
+@kink("remainder", "a a multiple of b, where it jumps: the slope of the side above")
+def test_remainders() -> None:
+    assert gradients(tg.floor_divide, [7.0, -7.0], [2.0, 2.0]) == [[3, -4], [0, 0], [0, 0]]
+    assert gradients(tg.remainder, [7.0, -7.0, 6.0], [2.0, 2.0, 2.0]) == [
+        [1, 1, 0], [1, 1, 1], [-3, 4, -3],
+    ]  # fmt: skip
+    assert gradients(lambda a: a % 2.0 + a // 2.0 + 7.0 % a, 3.0)[:2] == [3.0, 1 - 2]
+    assert (tg.tensor(np.array([6, 5])) % 4).tolist() == [2, 1]
+    assert (tg.tensor(np.array([6, 5])) << 1).tolist() == [12, 10]
+
+
 def test_rounding_to_decimals() -> None:
     assert tg.round(tg.tensor([1.25, -0.04]), 1).tolist() == pytest.approx([1.2, 0])
 

@@ -228,6 +228,17 @@ def test_parts_of_decompositions_are_those_of_numpy() -> None:
             np.testing.assert_allclose(part._data, other, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("shape", [(0, 2, 2), (0, 3, 2), (0, 2, 3)])
+def test_empty_stacks_of_matrices(shape: Any) -> None:
+    a = tg.tensor(np.zeros(shape), requires_grad=True)
+    for found in (L.svd(a), L.qr(a)):
+        found[0].sum().backward()
+        assert [len(part) for part in found] == [0] * len(found)
+    if shape == (0, 2, 2):
+        for f in (L.inv, L.det, L.cholesky, L.eigvalsh):
+            assert f(a).shape[0] == 0
+
+
 def test_a_wide_qr_has_a_gradient_too() -> None:
     a = np.random.default_rng(0).normal(size=(2, 4))
     for part in (0, 1):

@@ -71,6 +71,16 @@ def test_one_example_and_padding_by_name() -> None:
     assert F.conv1d(X1, w, padding="valid").shape == (2, 3, 4)
 
 
+def test_a_batch_of_nothing() -> None:
+    x = tg.tensor(np.zeros((0, 4, 7)), requires_grad=True)
+    w = tg.tensor(np.ones((4, 2, 3)), requires_grad=True)
+    out = F.conv1d(x, w, groups=2)
+    assert out.shape == (0, 4, 5)
+    out.sum().backward()
+    assert w.grad is not None and not w.grad.data.any()
+    assert F.max_pool1d(x, 2).shape == (0, 4, 3)
+
+
 def test_convolution_twice() -> None:
     w = RNG.normal(size=(2, 4, 3))
     check_second_order(lambda a, b: F.conv1d(tg.tanh(a), b * b), X1[:1, :, :4], w)

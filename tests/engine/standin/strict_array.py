@@ -19,12 +19,12 @@ NAMES = tuple(
     abs absolute add arange arccos arccosh arcsin arcsinh arctan arctan2 arctanh argmax argmin
     argwhere array asarray bool_ broadcast_to cbrt ceil clip concatenate copysign copyto cos cosh
     cumprod cumsum divide e einsum empty equal exp exp2 expand_dims expm1 eye flip float16 float32
-    float64 floor full full_like greater greater_equal hypot inf int32 int64 isfinite isinf isnan
-    less less_equal linalg log log10 log1p log2 logaddexp logical_and logical_not logical_or
-    matmul max maximum may_share_memory mean min minimum multiply nan ndarray negative newaxis
-    not_equal ones ones_like pi power prod reciprocal reshape roll round sign sin sinc sinh sqrt
-    square squeeze stack subtract sum swapaxes tan tanh transpose tril triu trunc vdot where zeros
-    zeros_like
+    float64 floor floor_divide full full_like greater greater_equal hypot inf int32 int64 isfinite
+    isinf isnan left_shift less less_equal linalg log log10 log1p log2 logaddexp logical_and
+    logical_not logical_or matmul max maximum may_share_memory mean min minimum multiply nan
+    ndarray negative newaxis not_equal ones ones_like pi power prod reciprocal remainder reshape
+    right_shift roll round sign sin sinc sinh sqrt square squeeze stack subtract sum swapaxes tan
+    tanh transpose tril triu trunc vdot where zeros zeros_like
     """.split()
 )
 LINALG_NAMES = ("cholesky", "det", "eigh", "inv", "qr", "slogdet", "solve", "svd")

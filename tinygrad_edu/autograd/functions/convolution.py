@@ -107,8 +107,9 @@ def _convolution(
     if groups == 1:
         out = einsum(f"nc{place}{inside},oc{inside}->no{place}", found, weight)
     else:
-        apart = reshape(found, (x.shape[0], groups, -1, *found.shape[2:]))
-        kernels = reshape(weight, (groups, -1, *weight.shape[1:]))
+        each = weight.shape[0] // groups
+        apart = reshape(found, (x.shape[0], groups, weight.shape[1], *found.shape[2:]))
+        kernels = reshape(weight, (groups, each, *weight.shape[1:]))
         out = einsum(f"ngc{place}{inside},goc{inside}->ngo{place}", apart, kernels)
         out = reshape(out, (x.shape[0], weight.shape[0], *out.shape[3:]))
     if bias is not None:

@@ -143,5 +143,15 @@ def trunc(x: Any) -> Tensor:
     return apply_unary(_t.trunc, x)
 
 
+def floor_divide(a: Any, b: Any) -> Tensor:
+    """⌊a/b⌋, broadcast; its gradient is 0."""
+    return apply_binary(_t.floor_divide, a, b)
+
+
+def remainder(a: Any, b: Any) -> Tensor:
+    """a - b·⌊a/b⌋, which has b's sign, as Python's and NumPy's % has; broadcast."""
+    return apply_binary(_t.remainder, a, b)
+
+
 asin, acos, atan, atan2 = arcsin, arccos, arctan, arctan2
 asinh, acosh, atanh = arcsinh, arccosh, arctanh
