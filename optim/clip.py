@@ -110,6 +110,8 @@ def norm_of(array: Any) -> float:
     """√Σ a²; where squares would overflow or vanish, of the array over its largest element."""
     xp = namespace_of(array).xp
     flat = array.reshape(-1)
+    if array.dtype.itemsize < 4:  # a sum of squares in half precision is soon beyond it
+        flat = flat.astype("float32")
     squares = float(xp.vdot(flat, flat))  # which overflows without a warning
     if _FAITHFUL[0] < squares < _FAITHFUL[1] or not flat.size:
         return math.sqrt(squares)

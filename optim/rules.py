@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from tinygrad_edu.backend.blas import axpy
-from tinygrad_edu.optim.optimizer import BLOCK_BYTES, Group, Optimizer
+from tinygrad_edu.optim.optimizer import Group, Optimizer
 
 __all__ = ["SGD", "Adam", "AdamW", "Momentum"]
 
@@ -81,11 +81,13 @@ class SGD(Optimizer):
         )
 
     def apply_update(self, factors: Any, arrays: list[Any]) -> None:
-        """Move a weight; plain descent on a large one is a single call."""
+        """Move a weight; plain descent is a single call, of any size, so that workers that move
+        several weights as one long array round as one that moves each.
+        """
         weight, gradient = arrays[:2]
         plain = factors.momentum == factors.weight_decay == 0
         rate = factors.lr if factors.maximize else -factors.lr
-        if not (plain and weight.nbytes > BLOCK_BYTES and axpy(weight, rate, gradient)):
+        if not (plain and axpy(weight, rate, gradient)):
             super().apply_update(factors, arrays)
 
     def update(

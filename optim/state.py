@@ -44,6 +44,11 @@ def load_state(optimizer: Optimizer, saved: Mapping[str, Any]) -> None:
         )
     groups = _checked_groups(optimizer, saved["param_groups"])
     parameters = _parameters(optimizer)
+    names = [
+        optimizer.slots_of({**group, **options})
+        for group, options in zip(optimizer.param_groups, groups, strict=True)
+        for _ in group["params"]
+    ]
     state = {}
     for number, entry in saved["state"].items():
         index = int(number)  # JSON makes text of the numbers
@@ -52,7 +57,14 @@ def load_state(optimizer: Optimizer, saved: Mapping[str, Any]) -> None:
                 f"{owner}.load_state_dict has state for parameter {index}, expected 0 to "
                 f"{len(parameters) - 1}."
             )
-        state[parameters[index]] = _checked_entry(owner, index, parameters[index], entry)
+        parameter = parameters[index]
+        state[parameter] = _checked_entry(owner, index, parameter, entry)
+        gone = set(names[index]) - set(state[parameter])
+        if gone:
+            raise ValueError(
+                f"{owner}.load_state_dict lacks {', '.join(sorted(gone))} of parameter {index}; it "
+                f"has {', '.join(map(str, entry))}."
+            )
     for group, options in zip(optimizer.param_groups, groups, strict=True):
         group.update(options)
     optimizer.state = state

@@ -191,14 +191,17 @@ def test_gains(torch: Any, nonlinearity: str, param: float | None) -> None:
 # Arguments that torch has and we leave out; the others have torch's order and defaults.
 LEFT_OUT = {
     "max_norm", "norm_type", "scale_grad_by_freq", "sparse", "_weight", "_freeze", "inplace",
-    "add_bias_kv", "add_zero_attn", "kdim", "vdim", "batch_first", "weight", "size_average",
-    "reduce", "label_smoothing", "foreach", "capturable", "differentiable", "fused",
-    "decoupled_weight_decay", "device", "dtype",
+    "add_bias_kv", "add_zero_attn", "kdim", "vdim", "batch_first", "size_average",
+    "reduce", "padding_mode", "min_value", "max_value", "foreach", "capturable",
+    "differentiable", "fused", "decoupled_weight_decay", "device", "dtype",
 }  # fmt: skip
 OURS_ALONE = {"generator", "causal", "device", "dtype"}
 CLASSES = [
     *((nn, name, name) for name in ("Linear", "Embedding", "LayerNorm", "Dropout", "ReLU", "GELU")),
-    *((nn, name, name) for name in ("CrossEntropyLoss", "MSELoss")),
+    *((nn, name, name) for name in (
+        "CrossEntropyLoss MSELoss L1Loss NLLLoss HuberLoss SmoothL1Loss KLDivLoss BCELoss "
+        "BCEWithLogitsLoss HingeEmbeddingLoss Conv1d Conv2d ELU LeakyReLU SiLU Mish SELU Hardtanh "
+        "Flatten").split()),
     (nn, "MultiHeadAttention", "MultiheadAttention"),
     *((optim, name, name) for name in ("SGD", "Adam", "AdamW")),
 ]

@@ -42,7 +42,7 @@ def axpy(y: Array, a: float, x: Array) -> bool:
         or x.dtype is not y.dtype
         or x.shape != y.shape
         or not (flags.c_contiguous and flags.writeable and x.flags.c_contiguous)
-        or a == 0  # by which BLAS does not multiply: a NaN in x would stay unseen
+        or y.dtype.type(a) == 0  # by which BLAS does not multiply: a NaN in x would stay unseen
     ):
         return False
     routine(y.size, a, x.ctypes.data, 1, y.ctypes.data, 1)

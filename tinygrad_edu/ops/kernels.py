@@ -56,6 +56,11 @@ def gelu(
         x = F.add(x, bias, out=out)
     if approximate == "tanh":
         return _gelu_tanh(F, x, out)
+    return _gelu_by_erfc(F, x)
+
+
+@np.errstate(all="ignore")  # a square may overflow on the way to a right result
+def _gelu_by_erfc(F: Any, x: Array) -> tuple[Array, Array]:
     tail = 0.5 * F.erfc(F.absolute(x) * math.sqrt(0.5))
     density = F.exp(-0.5 * x * x) * (1 / math.sqrt(2 * math.pi))
     size = F.minimum(F.absolute(x), 1e4)
@@ -151,15 +156,15 @@ def _gelu_block(F: Any, x: Array, value: Array, slope: Array, square: Array, p: 
 
 def _gelu_tanh(F: Any, x: Array, out: Array | None) -> tuple[Array, Array]:
     scale, cubic = math.sqrt(2 / math.pi), 0.044715
-    # Beyond 1e4 the curve is flat to the last bit, and the square would overflow.
-    bounded = F.clip(x, -1e4, 1e4)
+    # Beyond 30 the curve is flat to the last bit, and the square would overflow, in half precision.
+    bounded = F.clip(x, -30.0, 30.0)
     square = bounded * bounded
     t = F.tanh(bounded * (scale * (1 + cubic * square)))
     half = 0.5 + 0.5 * t
     inner = scale * (1 + (3 * cubic) * square)
     slope = half + 0.5 * bounded * (1 - t * t) * inner
-    value = F.multiply(F.maximum(x, -1e4), half, out=out) if out is not None else (
-        F.maximum(x, -1e4) * half
+    value = F.multiply(F.maximum(x, -30.0), half, out=out) if out is not None else (
+        F.maximum(x, -30.0) * half
     )
     return value, slope
 
@@ -208,8 +213,16 @@ def linear_vjp(F: Any, need: Any, g: Any, saved: Any, x: Any, weight: Any) -> An
     return dx, dw, column_sums(F, rows) if need[2] else None, residual
 
 
+def _single(F: Any, *arrays: Any) -> list[Any]:
+    """Half precision in float32: sums of what it can hold are beyond it."""
+    return [a.astype("float32") if a is not None and a.dtype.itemsize < 4 else a for a in arrays]
+
+
 def layer_norm(F: Any, x: Any, weight: Any, bias: Any, *, eps: Any) -> Any:
     """(normalised, (mean, 1/σ)); both statistics have a last axis of length 1."""
+    if x.dtype.itemsize < 4:
+        y, saved = layer_norm(F, *_single(F, x, weight, bias), eps=eps)
+        return y.astype(x.dtype), saved
     width = x.shape[-1]
     mean = (row_sums(F, x) / width)[..., None]
     y = x - mean
@@ -229,6 +242,7 @@ def layer_norm_vjp(F: Any, need: Any, g: Any, saved: Any, x: Any, weight: Any) -
     With c = x - μ and u = g∘w: dw = Σ g∘c/σ, and dx = (u - c·(Σ u∘c)/(σ²n) - (Σ u)/n)/σ.
     """
     mean, scale = saved
+    g, x, weight = _single(F, g, x, weight)
     width = x.shape[-1]
     centred = x - mean
     product = g * centred
@@ -271,12 +285,12 @@ def cross_entropy(F: Any, logits: Any, targets: Any, *, ignore_index: Any, reduc
     total = row_sums(F, p)
     if ill:  # a row of -inf alone: loss inf
         total = F.where(total == 0, F.ones_like(total), total)
-    losses = F.log(total) - chosen
+    (losses,) = _single(F, F.log(total) - chosen)
     if counted is not None:
-        losses = F.where(counted, losses, F.zeros_like(chosen))
+        losses = F.where(counted, losses, F.zeros_like(losses))
     p /= total[:, None]
     if reduction == "none":
-        return losses.reshape(targets.shape), (p, safe, counted, number)
+        return losses.reshape(targets.shape).astype(logits.dtype), (p, safe, counted, number)
     loss = losses.sum() if reduction == "sum" else losses.sum() / number
     if loss.dtype is not logits.dtype:
         loss = loss.astype(logits.dtype)

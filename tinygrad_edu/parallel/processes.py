@@ -12,8 +12,10 @@ does, so none outlives the process that made it, however that ends.
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import pickle
+import select
 import sys
 import warnings
 import weakref
@@ -30,6 +32,7 @@ from tinygrad_edu.optim import Optimizer
 from tinygrad_edu.optim.clip import clip_factor, joint_norm, norm_of, scale_grads
 from tinygrad_edu.parallel.memory import shared_memory
 from tinygrad_edu.parallel.worker_process import (
+    END,
     Inside,
     Updates,
     add_up,
@@ -38,7 +41,15 @@ from tinygrad_edu.parallel.worker_process import (
     packed,
     serve,
 )
-from tinygrad_edu.parallel.workers import Gradients, M, Part, WorkerError, Workers, part_gradient
+from tinygrad_edu.parallel.workers import (
+    Gradients,
+    M,
+    Part,
+    Setting,
+    WorkerError,
+    Workers,
+    part_gradient,
+)
 
 
 def can_fork(model: Module) -> bool:
@@ -93,9 +104,10 @@ class ProcessBackward(Workers[M]):
         self._end = weakref.finalize(self, _end, self._pipes, self._processes)
         for worker in range(1, workers):
             here, there = multiprocessing.Pipe()
+            _open.add(here)
             inside = Inside(worker, model, self._own, optimizer, self._memory)
             process = multiprocessing.get_context("fork").Process(
-                target=serve, args=(there, here, inside), daemon=True
+                target=serve, args=(there, list(_open), inside), daemon=True
             )
             with warnings.catch_warnings():
                 # Python 3.12 warns of any thread, such as BLAS' idle ones, which survive a fork.
@@ -211,8 +223,9 @@ class ProcessBackward(Workers[M]):
         for i, total in self._memory.total.items():  # it is about to be written over
             if grad_array(self._own[i]) is total:
                 self._own[i]._grad = total.copy()
+        setting = self._setting(parts)
         theirs = [
-            ("gradient", loss_of, part, share)
+            ("gradient", setting, loss_of, part, share)
             for part, share in zip(parts[1:], shares[1:], strict=True)
         ]
         return self._run(lambda: self._first(loss_of, parts[0], shares[0]), theirs)
@@ -259,22 +272,33 @@ class ProcessBackward(Workers[M]):
         ]  # fmt: skip
 
     def _each(self, function: Callable[..., Any], parts: Sequence[Part]) -> list[Any]:
-        theirs = [("call", function, part) for part in parts[1:]]
+        setting = self._setting(parts)
+        theirs = [("call", setting, function, part) for part in parts[1:]]
         return self._run(lambda: function(self.model, *parts[0]), theirs)
+
+    def _setting(self, parts: Sequence[Part]) -> Setting | None:
+        return Setting.of(self.model, self._own) if len(parts) > 1 else None
 
     def _run(self, mine: Callable[[], Any], theirs: Sequence[Any]) -> list[Any]:
         """`mine()` here while the others do `theirs`; the results in order."""
         self._place()
         setting = (modes.current(), np.geterr())
-        for worker, message in enumerate([packed((setting, job)) for job in theirs]):
-            self._send(worker, message)
         results: list[tuple[bool, Any]] = []
+        messages = [packed((setting, job)) for job in theirs]
+        heard_all = False
         try:
-            results.append((True, mine()))
-        except Exception as error:  # noqa: BLE001 - raised again below, once all have ended
-            results.append((False, error))
-        finally:  # also at Ctrl-C: an answer left in its pipe would be taken for the next one
-            results += [self._receive(worker) for worker in range(len(theirs))]
+            for worker, message in enumerate(messages):
+                self._send(worker, message)
+            try:
+                results.append((True, mine()))
+            except Exception as error:  # noqa: BLE001 - raised again below, once all have ended
+                results.append((False, error))
+            finally:  # also at Ctrl-C: an answer left in its pipe would be taken for the next one
+                results += [self._receive(worker) for worker in range(len(theirs))]
+                heard_all = True
+        finally:
+            if not heard_all:  # interrupted in the middle: no later call can know what is whose
+                self._end()
         for succeeded, result in results:
             if not succeeded:
                 raise result
@@ -322,9 +346,19 @@ class ProcessBackward(Workers[M]):
         )
 
 
+# The caller's ends of all pipes: a process that is forked later must not keep them open.
+_open: weakref.WeakSet[Connection] = weakref.WeakSet()
+
+
 def _end(pipes: list[Connection], processes: list[Any]) -> None:
-    """Close the pipes, and wait for the processes that this ends."""
+    """Close the pipes, and wait for the processes that this ends.
+
+    A process that was forked meanwhile may hold a pipe open, so each worker is told, too.
+    """
     for pipe in pipes:
+        with contextlib.suppress(OSError):
+            if select.select([], [pipe], [], 0)[1]:
+                pipe.send_bytes(END)
         pipe.close()
     for process in processes:
         process.join(5)

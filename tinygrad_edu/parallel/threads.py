@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tinygrad_edu.autograd import Tensor, modes
-from tinygrad_edu.parallel.workers import Gradients, M, Part, Workers, part_gradient
+from tinygrad_edu.parallel.workers import Gradients, M, Part, Setting, Workers, part_gradient
 
 
 class ThreadedBackward(Workers[M]):
@@ -57,7 +57,17 @@ class ThreadedBackward(Workers[M]):
         if count == 1:
             return [work(0)]
         inherited = modes.current(), np.geterr()
-        futures = [self._pool.submit(_as_there, inherited, work, i) for i in range(count)]
+        setting = Setting.of(self.model, self._own)
+        own = modes.default_generator()
+
+        def in_place(worker: int) -> Any:
+            if worker:
+                setting.apply(worker, self._models[worker], self._parameters[worker])
+            else:
+                modes.state.generator = own
+            return work(worker)
+
+        futures = [self._pool.submit(_as_there, inherited, in_place, i) for i in range(count)]
         wait(futures)  # all of them end before the first failure is reported
         return [future.result() for future in futures]
 

@@ -23,8 +23,10 @@ from tinygrad_edu.nn import Module
 from tinygrad_edu.optim import Optimizer
 from tinygrad_edu.optim.clip import norm_of
 from tinygrad_edu.parallel.memory import SharedMemory
-from tinygrad_edu.parallel.workers import Gradients, Part, WorkerError, part_gradient
+from tinygrad_edu.parallel.workers import Gradients, Part, Setting, WorkerError, part_gradient
 
+END = b"end"
+"""What tells a worker to end."""
 _LOOKING = 2e-3
 """Seconds; about as long as a worker waits for the next message within a step."""
 
@@ -78,8 +80,11 @@ class Inside:
     memory: SharedMemory
     kept: Gradients = field(default_factory=list)
 
-    def gradient(self, loss_of: Callable[..., Tensor], part: Part, share: float) -> Any:
+    def gradient(
+        self, setting: Setting, loss_of: Callable[..., Tensor], part: Part, share: float
+    ) -> Any:
         """(share · loss, which parameters got a gradient); those of others' shards are sent."""
+        setting.apply(self.worker, self.model, self.parameters)
         loss, self.kept = part_gradient(self.model, self.parameters, loss_of, part, share)
         for i, sent in self.memory.sent[self.worker - 1].items():
             if self.kept[i] is not None:
@@ -109,8 +114,9 @@ class Inside:
         for i in numbers:
             self.memory.total[i] *= factor
 
-    def call(self, function: Callable[..., Any], part: Part) -> Any:
+    def call(self, setting: Setting, function: Callable[..., Any], part: Part) -> Any:
         """What the function gives for the part."""
+        setting.apply(self.worker, self.model, self.parameters)
         return function(self.model, *part)
 
     def update(self, updates: Updates) -> None:
@@ -140,20 +146,29 @@ def heard(pipe: Connection) -> bytes:
     return pipe.recv_bytes()
 
 
-def serve(pipe: Connection, parent_end: Connection, inside: Inside) -> None:
-    """Do what arrives, until nothing can arrive any more."""
-    parent_end.close()  # or it would keep this pipe open itself
+def serve(pipe: Connection, parents: Sequence[Connection], inside: Inside) -> None:
+    """Do what arrives, until nothing can arrive any more; `parents` are the caller's ends of this
+    pipe and of earlier ones, which this process would keep open.
+    """
+    for end in parents:
+        end.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller hears Ctrl-C, and finishes its step
     with contextlib.suppress(EOFError, OSError):
         while True:
             message = heard(pipe)
+            if message == END:
+                return
             try:
                 (mode, numpy_warnings), (what, *arguments) = unpacked(message)
                 with mode, np.errstate(**numpy_warnings):
                     answer = True, getattr(inside, what)(*arguments)
             except Exception as error:  # noqa: BLE001 - the caller raises it
                 answer = False, _portable(error)
-            pipe.send(answer)
+            try:
+                sent = packed(answer)
+            except WorkerError as error:
+                sent = packed((False, WorkerError(f"a result cannot be sent back: {error}")))
+            pipe.send_bytes(sent)
 
 
 def _portable(error: Exception) -> Exception:

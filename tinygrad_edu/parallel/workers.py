@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from tinygrad_edu.autograd import Tensor
+from tinygrad_edu.autograd import Tensor, modes
 from tinygrad_edu.autograd.tensor import grad_array
 from tinygrad_edu.nn import Module
 from tinygrad_edu.optim import Optimizer, clip_grad_norm_
@@ -32,9 +33,12 @@ def split_batch(arrays: Sequence[Any], workers: int) -> list[Part]:
     """Arrays of one batch (first axis: examples) as one tuple a worker, sizes as even as can be.
 
     Raises:
-        ValueError: fewer examples than workers.
+        ValueError: fewer examples than workers, or arrays of different lengths.
     """
     size = len(arrays[0])
+    lengths = [len(array) for array in arrays]
+    if lengths != [size] * len(arrays):
+        raise ValueError(f"the arrays of a batch have to be of one length; got {lengths}")
     if not 1 <= workers <= size:
         raise ValueError(
             f"a batch of {size} examples cannot be split over {workers} workers; use 1 to {size}"
@@ -89,12 +93,12 @@ class Workers(ABC, Generic[M]):
             ValueError: more parts than workers, or as many weights as parts is not the case.
             Exception: the first that a worker raised, in order; no gradient has changed then.
         """
+        self._check(parts)
         shares = [1 / len(parts)] * len(parts) if weights is None else list(weights)
         if len(shares) != len(parts):
             raise ValueError(
                 f"{len(parts)} parts were given with {len(shares)} weights; give one a part"
             )
-        self._check(parts)
         made = self._gradients(loss_of, parts, shares)
         self._sum([gradients for _, gradients in made])
         return float(sum(loss for loss, _ in made))
@@ -146,6 +150,38 @@ class Workers(ABC, Generic[M]):
                 total += other
             before = grad_array(parameter)
             parameter._grad = total if before is None else before + total
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What holds in the caller, and is to hold in the other workers while they work for it.
+
+    Attributes:
+        tracked: which parameters want a gradient.
+        training: which modules are in training mode.
+        seed: of the default random stream that each worker gets, numbered by the worker.
+    """
+
+    tracked: tuple[bool, ...]
+    training: tuple[bool, ...]
+    seed: int
+
+    @classmethod
+    def of(cls, model: Module, parameters: Sequence[Tensor]) -> Setting:
+        """The caller's; it draws one number from the caller's own stream."""
+        return cls(
+            tuple([p.requires_grad for p in parameters]),
+            tuple([module.training for module in model.modules()]),
+            int(modes.default_generator().integers(2**63)),
+        )
+
+    def apply(self, worker: int, model: Module, parameters: Sequence[Tensor]) -> None:
+        """Make it hold in this worker, which is not the caller."""
+        for parameter, tracked in zip(parameters, self.tracked, strict=True):
+            parameter.requires_grad = tracked
+        for module, training in zip(model.modules(), self.training, strict=True):
+            module.training = training
+        modes.state.generator = np.random.default_rng([self.seed, worker])
 
 
 def part_gradient(
