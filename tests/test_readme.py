@@ -52,13 +52,22 @@ def test_ci_runs_the_tests_and_the_demo_as_the_readme_prints_them() -> None:
 
 
 def test_every_block_is_checked_here() -> None:
-    assert [language for language, _ in BLOCKS] == ["sh", "sh", "sh", "python", "text"]
+    assert [language for language, _ in BLOCKS] == ["sh", "sh", "sh", *["python", "text"] * 2]
 
 
-def test_the_tour_prints_what_the_readme_says(capsys: pytest.CaptureFixture[str]) -> None:
-    (tour,), (printed,) = blocks("python"), blocks("text")
-    assert len([line for line in tour.splitlines() if line]) <= 24
-    exec(compile(tour, "README.md", "exec"), {"__name__": "tour"})
+@pytest.mark.parametrize("number", [0, 1], ids=["tour", "derivatives"])
+def test_a_program_prints_what_the_readme_says(
+    number: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tinygrad_edu.autograd import defining
+
+    program, printed = blocks("python")[number], blocks("text")[number]
+    assert len([line for line in program.splitlines() if line]) <= 24
+    try:
+        exec(compile(program, "README.md", "exec"), {"__name__": "readme"})
+    finally:
+        for name in list(defining._own):
+            defining._forget(name)
     assert capsys.readouterr().out == printed
 
 
