@@ -30,7 +30,7 @@ def gradcheck(
 ) -> bool:
     """True where first derivatives in both modes, and second ones, of fn at `inputs` are right.
 
-    `inputs` is one tensor, array or number, or a sequence of them. Tensors that are not tracked,
+    `inputs` is one tensor, array, number or list of numbers, or a tuple of them. Tensors that are not tracked,
     integers and bools are held fixed, as in PyTorch; if no tensor is tracked, all floats are
     checked. Where fn returns several tensors, each is checked.
 
@@ -43,7 +43,10 @@ def gradcheck(
         DerivativeError: what is wrong, unless `raise_exception` is False.
         TypeError: nothing among the inputs that could be checked.
     """
-    given = list(inputs) if isinstance(inputs, (tuple, list)) else [inputs]
+    several = isinstance(inputs, tuple) or (
+        isinstance(inputs, list) and any(hasattr(x, "dtype") for x in inputs)
+    )
+    given = list(inputs) if several else [inputs]
     moving = _moving(given)
     if not moving:
         raise TypeError("gradcheck was given no floating input: there is nothing to differentiate")

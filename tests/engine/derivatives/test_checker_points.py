@@ -185,7 +185,10 @@ def test_gradcheck_takes_pytorchs_arguments() -> None:
     w = tg.tensor(np.ones((3, 2)), requires_grad=True)
     assert gradcheck(lambda a, b: tg.tanh(a @ b), (x, w), eps=1e-6, atol=1e-4, fast_mode=True)
     assert gradcheck(tg.exp, x)
-    assert gradcheck(tg.exp, [0.5])
+    assert gradcheck(tg.exp, [0.5, 1.0])
+    assert gradcheck(tg.exp, [[0.5, 1.0]])
+    assert gradcheck(lambda a, b: a * b, (0.5, 1.0))
+    assert gradcheck(lambda a, b: a * b, [x, x])
     assert gradcheck(lambda a, i: a[i], (X, np.array([0, 0, 2])))
     assert gradcheck(lambda a: (tg.exp(a), tg.sin(a)), X)
 
