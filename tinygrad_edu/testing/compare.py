@@ -63,8 +63,10 @@ def describe(got: Array, want: Expected, bad: Array, oracle: str) -> str:
     """The first entry that is wrong, in a sentence."""
     at = tuple(int(i) for i in np.argwhere(bad)[0]) if bad.ndim else ()
     more = int(bad.sum()) - 1
+    off, size = abs(float(got[at]) - float(want.value[at])), float(want.size[at])
+    agreed = -math.log10(off / size) if 0 < off < size else 0.0
     return (
-        f"at {list(at)}: got {got[at]!r}, expected {want.value[at]!r} by {oracle} (terms of size "
-        f"{float(want.size[at]):.3g}, oracle good to {float(want.error[at]):.1g})"
+        f"at {list(at)}: got {got[at]!r}, expected {want.value[at]!r} by {oracle} ({agreed:.1f} "
+        f"digits agree of terms of size {size:.3g}, oracle good to {float(want.error[at]):.1g})"
         + (f"; {more} more of {bad.size} entries are wrong" if more else "")
     )

@@ -30,9 +30,9 @@ def gradcheck(
 ) -> bool:
     """True where first derivatives in both modes, and second ones, of fn at `inputs` are right.
 
-    `inputs` is one tensor, array, number or list of numbers, or a tuple of them. Tensors that are not tracked,
-    integers and bools are held fixed, as in PyTorch; if no tensor is tracked, all floats are
-    checked. Where fn returns several tensors, each is checked.
+    `inputs` is one tensor, array, number or list of numbers, or a tuple of them. Tensors that are
+    not tracked, integers and bools are held fixed, as in PyTorch; if no tensor is tracked, all
+    floats are checked. Where fn returns several tensors, each is checked.
 
     `eps`, `atol`, `rtol`, `nondet_tol`, `check_undefined_grad`, `check_grad_dtypes` and
     `fast_mode` are taken for PyTorch's sake and change nothing: what is allowed is a number of

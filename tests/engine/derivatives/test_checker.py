@@ -81,6 +81,7 @@ def test_messages_name_input_entry_numbers_and_the_call_again() -> None:
         check_vjp(lambda a, b: a * b, X, X + 1, vjp=lambda g, a, b: (g * b, g * a * [1, 1, 2]))
     text = str(caught.value)
     assert "input 1 of shape (3,)" in text and "at [2]" in text and "complex step" in text
+    assert "0.0 digits agree of terms of size" in text
     assert caught.value.__notes__[0].startswith("again: check_vjp(f, np.array([ 0.3, -1.2,  2.1])")
 
 

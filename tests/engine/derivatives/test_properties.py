@@ -205,3 +205,22 @@ def test_the_machine_finds_a_broken_engine(fault: str, monkeypatch: pytest.Monke
             EngineMachine,
             settings=settings(quickly, max_examples=300, database=None, phases=[Phase.generate]),
         )
+
+
+def test_without_hypothesis_all_but_the_strategies_works() -> None:
+    program = (
+        "import sys; sys.modules['hypothesis'] = None\n"
+        "import tinygrad_edu as tg\n"
+        "from tinygrad_edu.testing import *\n"
+        "from tinygrad_edu.testing.mutants import mutation_score\n"
+        "import tinygrad_edu.testing.plugin\n"
+        "assert gradcheck(tg.exp, [0.5, 1.0]) and mutation_score().perfect\n"
+        "try:\n    from tinygrad_edu.testing import given_gradcheck\n"
+        "except ImportError as error:\n    print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "needs hypothesis: pip install 'tinygrad_edu[hypothesis]'" in done.stdout
