@@ -277,7 +277,7 @@ class ProcessBackward(Workers[M]):
         return self._run(lambda: function(self.model, *parts[0]), theirs)
 
     def _setting(self, parts: Sequence[Part]) -> Setting | None:
-        return Setting.of(self.model, self._own) if len(parts) > 1 else None
+        return Setting.of(self._modules, self._own) if len(parts) > 1 else None
 
     def _run(self, mine: Callable[[], Any], theirs: Sequence[Any]) -> list[Any]:
         """`mine()` here while the others do `theirs`; the results in order."""

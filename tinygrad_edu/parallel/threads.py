@@ -28,6 +28,7 @@ class ThreadedBackward(Workers[M]):
         super().__init__(model, workers)
         self._models: list[M] = [model, *[copy.deepcopy(model) for _ in range(workers - 1)]]
         self._parameters = [list(m.parameters()) for m in self._models]
+        self._replica_modules = [list(m.modules()) for m in self._models]
         self._pool = ThreadPoolExecutor(workers, "gradient")
 
     @property
@@ -57,12 +58,12 @@ class ThreadedBackward(Workers[M]):
         if count == 1:
             return [work(0)]
         inherited = modes.current(), np.geterr()
-        setting = Setting.of(self.model, self._own)
+        setting = Setting.of(self._modules, self._own)
         own = modes.default_generator()
 
         def in_place(worker: int) -> Any:
             if worker:
-                setting.apply(worker, self._models[worker], self._parameters[worker])
+                setting.apply(worker, self._replica_modules[worker], self._parameters[worker])
             else:
                 modes.state.generator = own
             return work(worker)

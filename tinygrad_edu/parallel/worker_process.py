@@ -80,11 +80,14 @@ class Inside:
     memory: SharedMemory
     kept: Gradients = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self.modules = list(self.model.modules())
+
     def gradient(
         self, setting: Setting, loss_of: Callable[..., Tensor], part: Part, share: float
     ) -> Any:
         """(share · loss, which parameters got a gradient); those of others' shards are sent."""
-        setting.apply(self.worker, self.model, self.parameters)
+        setting.apply(self.worker, self.modules, self.parameters)
         loss, self.kept = part_gradient(self.model, self.parameters, loss_of, part, share)
         for i, sent in self.memory.sent[self.worker - 1].items():
             if self.kept[i] is not None:
@@ -116,7 +119,7 @@ class Inside:
 
     def call(self, setting: Setting, function: Callable[..., Any], part: Part) -> Any:
         """What the function gives for the part."""
-        setting.apply(self.worker, self.model, self.parameters)
+        setting.apply(self.worker, self.modules, self.parameters)
         return function(self.model, *part)
 
     def update(self, updates: Updates) -> None:

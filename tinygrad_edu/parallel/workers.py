@@ -73,6 +73,7 @@ class Workers(ABC, Generic[M]):
         self.model = model
         self.count = workers
         self._own = list(model.parameters())
+        self._modules = list(model.modules())
 
     def __call__(
         self,
@@ -167,20 +168,22 @@ class Setting:
     seed: int
 
     @classmethod
-    def of(cls, model: Module, parameters: Sequence[Tensor]) -> Setting:
+    def of(cls, modules: Sequence[Module], parameters: Sequence[Tensor]) -> Setting:
         """The caller's; it draws one number from the caller's own stream."""
         return cls(
             tuple([p.requires_grad for p in parameters]),
-            tuple([module.training for module in model.modules()]),
+            tuple([module.training for module in modules]),
             int(modes.default_generator().integers(2**63)),
         )
 
-    def apply(self, worker: int, model: Module, parameters: Sequence[Tensor]) -> None:
+    def apply(
+        self, worker: int, modules: Sequence[Module], parameters: Sequence[Tensor]
+    ) -> None:
         """Make it hold in this worker, which is not the caller."""
         for parameter, tracked in zip(parameters, self.tracked, strict=True):
             parameter.requires_grad = tracked
-        for module, training in zip(model.modules(), self.training, strict=True):
-            module.training = training
+        for module, training in zip(modules, self.training, strict=True):
+            module.__dict__["training"] = training  # by hand, as no module's children change
         modes.state.generator = np.random.default_rng([self.seed, worker])
 
 
