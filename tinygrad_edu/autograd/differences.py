@@ -47,6 +47,8 @@ def by_differences(
 ) -> Slope:
     """The rate at which f(*xs) changes as xs move with velocities vs.
 
+    The digits are those of f's own dtype, which may be longdouble; the answer is in float64.
+
     Args:
         f: smooth between xs - step·vs and xs + step·vs.
         xs: the point.
@@ -79,10 +81,13 @@ def by_differences(
             best, error = np.where(better, row[j + 1], best), np.where(better, found, error)
     # Ridders' estimate alone covers the true error in a quarter of cases, ten times it in nearly
     # all; what is left is rounding in f, magnified by the smallest step.
-    rounding = np.finfo(np.float64).eps * size / (step / 2 ** (_STEPS - 1))
+    dtype = here.dtype if here.dtype.kind == "f" else np.dtype(np.float64)
+    eps = float(np.finfo(dtype).eps) if dtype.itemsize > 8 else float(np.finfo(np.float64).eps)
+    rounding = eps * size / (step / 2 ** (_STEPS - 1))
+    least = 4e5 * eps * np.abs(best)  # two estimates may be near each other by chance
     # Where the function does not move at all, 0 is exact; a symmetric one may hide a tiny slope.
-    error = np.where(varies, 10 * error + rounding + 1e-10 * np.abs(best), 10 * error)
-    return Slope(best, error)
+    error = np.where(varies, 10 * error + rounding + least, 10 * error)
+    return Slope(best.astype(np.float64), error.astype(np.float64))
 
 
 def basis(xs: Sequence[Array], which: int, entry: int) -> list[Array]:

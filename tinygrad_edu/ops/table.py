@@ -40,7 +40,8 @@ and do not absorb: there 0 · inf is NaN, and the table says so.
 
 *Kind*: **e**lementwise, one local derivative an input; **l**inear, its transpose; **j**oint, one
 rule for all inputs. *Oracle*: complex step, where the function is declared analytic and the
-declaration is proved at each check; else differences.
+declaration is proved at each check; else differences, in 400 bits where mpmath is installed and in
+long doubles where NumPy has them, as far as the operation can be computed so.
 
 | primitive | what it is | kind | oracle | delicate points |
 |---|---|---|---|---|

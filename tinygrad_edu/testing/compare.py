@@ -20,7 +20,8 @@ class Report:
 
     Attributes:
         what: "vjp", "jvp" or "second order".
-        oracle: what the numbers were held to: "complex step" or "differences".
+        oracle: what the numbers were held to: "complex step", "mpmath", "longdouble" or
+            "differences" (see `testing.oracle`).
         digits: for each input (for a jvp: for the output) how many decimal digits agreed, at the
             worst entry, relative to the size of the terms added there; 17 where all were equal.
         entries: how many numbers were compared one by one.

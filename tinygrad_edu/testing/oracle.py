@@ -1,15 +1,20 @@
 """The judge of a function's derivatives, which asks its values only.
 
-Where every operation of the function is declared analytic, the graph of one run, made of
-references, is run again on complex numbers; the declaration is proved first, against differences in
-one direction. Where it does not hold, or the code cannot take complex numbers, differences judge
-alone.
+The graph of one run, made of references, is run again on other numbers, in the first way that can:
+
+1. *complex step*, exact, where every operation is declared analytic;
+2. *mpmath*, a difference over a step of 2⁻¹⁵⁰ in 400 bits, where it is installed and the graph is
+   small;
+3. *longdouble*, differences in NumPy's long double, where that is wider than float64;
+4. *differences* of the function itself in float64, which always can.
+
+Each of the first three is proved before it judges, against the fourth in one direction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -21,12 +26,22 @@ from tinygrad_edu.autograd.differences import Slope, basis, by_complex_step, by_
 from tinygrad_edu.autograd.modes import enable_grad, no_grad, unfused
 from tinygrad_edu.autograd.tensor import Tensor
 from tinygrad_edu.backend import NUMPY
+from tinygrad_edu.testing import extended
 from tinygrad_edu.testing.compare import Expected
 
 Array = npt.NDArray[Any]
+# From velocities of the inputs, and the longest step to take, to f's rate of change.
+Way = Callable[[Sequence[Array], float], Slope]
 
 # Inputs with more entries than this are judged at this many of them, drawn at random.
 _ENTRIES = 600
+
+# mpmath takes some microseconds a number: this many in all, a second or so.
+_MPMATH_NUMBERS = 60_000
+
+# Sixth differences over this step are below the digits of a long double where f is smooth.
+_NOISE_STEP = 2.0**-24
+_NOISY = 64.0
 
 
 class Replay:
@@ -39,16 +54,21 @@ class Replay:
             self.order = graph.topological_order(f(*self.leaves))
         self.analytic = all(node.op is None or node.op.analytic for node in self.order)
 
-    def __call__(self, *arrays: Array) -> Array:
-        """The value at `arrays`, which may be complex."""
+    @property
+    def numbers(self) -> int:
+        """How many numbers one run computes."""
+        return sum(node.size for node in self.order if node.op is not None)
+
+    def __call__(self, *arrays: Array, F: Any = NUMPY) -> Array:
+        """The value at `arrays`, of whatever numbers the namespace `F` computes with."""
         found: dict[int, Any] = {id(x): a for x, a in zip(self.leaves, arrays, strict=True)}
         for node in self.order:
             if node.op is None:
                 found.setdefault(id(node), node._data)
             else:
                 args = [found[id(x)] if x is not ABSENT else None for x in node._args]
-                made = node.op.forward(NUMPY, *args, **node._params)
-                found[id(node)] = made[0] if node.op.saves else made
+                made = node.op.forward(F, *args, **node._params)
+                found[id(node)] = np.asarray(made[0] if node.op.saves else made)
         out: Array = found[id(self.order[-1])]
         return out
 
@@ -65,7 +85,7 @@ class Oracle:
         self.step = step
         self.rng = np.random.default_rng(seed)
         self._replay = Replay(f, self.xs)
-        self.name = "complex step" if self._proved_analytic() else "differences"
+        self.name, self._way = self._first_proved()
 
     def values(self, *arrays: Array) -> Array:
         """The function's value, as a float64 array."""
@@ -73,33 +93,63 @@ class Oracle:
             out: Array = self.f(*[Tensor(a) for a in arrays])._data
         return out
 
-    def _proved_analytic(self) -> bool:
-        """Whether complex step may be used: declared by every operation, and true."""
-        if not self._replay.analytic:
-            return False
+    def _ways(self) -> Iterator[tuple[str, Way]]:
+        """Better oracles than differences in float64, the best first."""
+        replay, xs = self._replay, self.xs
+        if replay.analytic:
+            yield "complex step", lambda vs, step: by_complex_step(replay, xs, vs)
+        F = extended.high_precision()
+        entries = sum(min(x.size, _ENTRIES) for x in xs)
+        if F is not None and 2 * entries * replay.numbers <= _MPMATH_NUMBERS:
+            at = partial(replay, F=F)
+            yield "mpmath", lambda vs, step: extended.by_tiny_step(F, at, xs, vs)
+        if extended.LONG is not None:
+            wide = [x.astype(extended.LONG) for x in xs]
+            yield "longdouble", lambda vs, step: by_differences(replay, wide, vs, step)
+
+    def _plain(self, vs: Sequence[Array], step: float) -> Slope:
+        return by_differences(self.values, self.xs, vs, step)
+
+    def _first_proved(self) -> tuple[str, Way]:
+        """The best way to a derivative that agrees with differences in one direction."""
         vs = [self.rng.uniform(0.5, 1, x.shape) for x in self.xs]
-        try:
-            claimed = by_complex_step(self._replay, self.xs, vs).value
-        except (TypeError, ValueError):
-            return False
-        seen = by_differences(self.values, self.xs, vs, self.step)
-        with np.errstate(invalid="ignore"):
-            near = np.abs(claimed - seen.value) <= 1e-6 * np.abs(claimed) + seen.error
-        return bool(near.all())
+        seen = None
+        for name, way in self._ways():
+            try:
+                with np.errstate(all="ignore"):
+                    claimed = way(vs, self.step)
+                    if name == "longdouble" and not self._is_long(vs):
+                        continue
+            except (TypeError, ValueError, ArithmeticError, AttributeError):
+                continue  # not for such numbers; bare ones, of no axis, lack an array's attributes
+            seen = seen or self._plain(vs, self.step)
+            with np.errstate(invalid="ignore"):
+                near = np.abs(claimed.value - seen.value) <= (
+                    1e-6 * np.abs(claimed.value) + claimed.error + seen.error
+                )
+            if near.all():
+                return name, way
+        return "differences", self._plain
 
     def along(self, vs: Sequence[Array]) -> Slope:
         """The rate of change of f as the inputs move with velocities vs."""
-        if self.name == "complex step":
-            return by_complex_step(self._replay, self.xs, vs)
-        return by_differences(self.values, self.xs, vs, self.step)
+        return self._way(vs, self.step)
+
+    def _is_long(self, vs: Sequence[Array]) -> bool:
+        """Whether a run on long doubles has their digits: no step of it goes through float64."""
+        wide = [x.astype(extended.LONG) for x in self.xs]
+        found = extended.noise(self._replay, wide, vs, _NOISE_STEP)
+        here = self._replay(*wide)
+        rounding = np.finfo(extended.LONG).eps * np.abs(here).max(initial=0.0)
+        return here.dtype == extended.LONG and bool((found <= _NOISY * rounding).all())
 
     def basis(self, k: int, entry: int) -> list[Array]:
         """Velocities that move one entry (counted flat) of input k alone."""
         return basis(self.xs, k, entry)
 
     def nearby(self, k: int, entry: int) -> Slope:
-        """The column of the Jacobian of one entry, from differences over a much shorter step."""
-        return by_differences(self.values, self.xs, self.basis(k, entry), self.step / 2**8)
+        """The column of the Jacobian of one entry, over a much shorter step."""
+        return self._way(self.basis(k, entry), self.step / 2**8)
 
     @cached_property
     def entries(self) -> list[Array]:
