@@ -126,6 +126,33 @@ def gradients_of(
     return [None if g is None else _owned(g) for g in results]
 
 
+def carried(
+    root: Tensor, gradient: Any, arrived: Callable[[Tensor, Array], None], observer: Any = None
+) -> list[Tensor]:
+    """A backward pass that stores nothing: `arrived(node, g)` is told each node's whole gradient,
+    as a raw array, in the order of the pass. Hooks run as in `Tensor.backward`. `observer` is
+    called with a `graph.Event` for each contribution.
+
+    Returns the nodes in topological order; those that nothing reached were not told of.
+    """
+    seed = _seed(root, gradient)
+    order = graph.topological_order(root, inputs=_follow)
+    _check_usable(order, False)
+
+    def told(node: Tensor, g: Array) -> Array:
+        if node._hooks is not None:
+            g = _run_hooks(node, g, False)
+        arrived(node, g)
+        return g
+
+    with np.errstate(all="ignore"):
+        graph.sweep(
+            list(order), {id(root): seed._data}, pull_raw, arrived=told, observer=observer,
+            release=True,
+        )
+    return order
+
+
 def _owned(g: Any) -> Tensor:
     """A gradient as a tensor that shares no memory with another: rules pass arrays through and on.
 
@@ -262,4 +289,4 @@ def _complain(node: Tensor, x: Tensor) -> None:
     )
 
 
-__all__ = ["backward", "check_unchanged", "gradients_of"]
+__all__ = ["backward", "carried", "check_unchanged", "gradients_of"]

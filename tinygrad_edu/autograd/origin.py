@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from pathlib import Path
@@ -36,6 +37,21 @@ def here() -> Any:
         if not known or frame.f_back is None:
             return frame
         frame = frame.f_back
+
+
+def variables(frame: Any) -> dict[str, Any]:
+    """The local variables of a frame, in a dict of our own.
+
+    Before Python 3.13 a frame keeps the dict in which it showed its variables, and with it
+    whatever they held; of a function's frame that dict is a copy, and is emptied here. (Not while
+    a tracer runs, such as pdb, which writes the copy back.)
+    """
+    shown = frame.f_locals
+    found = dict(shown)
+    copied = frame.f_code.co_flags & inspect.CO_OPTIMIZED and sys.version_info < (3, 13)
+    if copied and sys.gettrace() is None:
+        shown.clear()
+    return found
 
 
 def line(code: Any, offset: int) -> str:

@@ -127,7 +127,15 @@ class Value:
                 f"the name of a Value is a string, got {described(name)}: "
                 "leave it out, or write Value(2.0, name='a')"
             )
-        self._label = name
+        if name is not None:
+            self._label = name
+        elif self.name is not None:
+            del self._label
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether it is a number of the program that met a Value, such as the 2.0 of `x * 2.0`."""
+        return self._rule is None and getattr(self, "_label", "") is None
 
     @property
     def _prev(self) -> set[Value]:
@@ -398,13 +406,20 @@ def _operand(other: Any, sign: str, reflected: bool = False) -> Any:
     if isinstance(other, Value):
         return other
     number = real_number(other)
-    return Value(number) if number is not None else _unsupported(other, sign, reflected)
+    return _constant(number) if number is not None else _unsupported(other, sign, reflected)
 
 
 def _expected_operand(other: Any, function: str) -> Value:
-    return (
-        other if isinstance(other, Value) else Value(_as_float(other, f"Value.{function}(other)"))
-    )
+    if isinstance(other, Value):
+        return other
+    return _constant(_as_float(other, f"Value.{function}(other)"))
+
+
+def _constant(number: float) -> Value:
+    """A number beside a Value, marked as such by a name that is set and None."""
+    made = Value(number)
+    made._label = None
+    return made
 
 
 def _unsupported(other: Any, sign: str, reflected: bool = False) -> Any:

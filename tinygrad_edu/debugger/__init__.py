@@ -1,0 +1,1 @@
+"""The event log of a backward pass, and what reads it: prompt, page, notebook, questions."""
