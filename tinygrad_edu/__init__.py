@@ -187,8 +187,16 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _ROOMS = (
-    "cli", "demos", "graph", "linalg", "lm", "nn", "ops", "optim", "scalar", "testing", "text",
+    "cli", "debugger", "demos", "drawing", "graph", "learn", "linalg", "lm", "nn", "ops", "optim",
+    "scalar", "testing", "text",
 )  # fmt: skip
+
+_LATE = {
+    "bisect_gradient": "debugger.bisect", "draw": "drawing.draw", "explain": "debugger.explain",
+    "print_graph": "drawing.draw", "record": "debugger.log", "why_nan": "debugger.why_nan",
+    "why_zero": "debugger.why_zero", "zoom": "debugger.zoom",
+}  # fmt: skip
+"""Functions of the upper rooms, loaded when first asked for."""
 
 __all__ = [
     "Tensor",
@@ -382,10 +390,14 @@ def __getattr__(name: str) -> Any:
 
         globals()["Value"] = Value
         return Value
+    if name in _LATE:
+        found = getattr(importlib.import_module(f"tinygrad_edu.{_LATE[name]}"), name)
+        globals()[name] = found
+        return found
     if name in _ROOMS:
         return importlib.import_module(f"tinygrad_edu.{name}")
     raise AttributeError(f"tinygrad_edu has no {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_ROOMS, "Value"})
+    return sorted({*globals(), *_ROOMS, *_LATE, "Value"})

@@ -20,6 +20,8 @@ OURS = (
     "tinygrad_edu.text.",
     "tinygrad_edu.demos",
     "tinygrad_edu.parallel.",
+    "tinygrad_edu.drawing.",
+    "tinygrad_edu.cli.",
 )
 """Rooms whose errors are about what the user gave; those of other rooms are mistakes of ours."""
 

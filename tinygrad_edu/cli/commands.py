@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -153,6 +153,49 @@ class Demo:
 
 
 @dataclass(frozen=True)
+class Draw:
+    """Draw an expression, or the result of a script, as a picture or a tree.
+
+    `draw 'tanh(a*b)' --set a=2 b=-3 -o f.svg` draws the expression; `draw train.py` runs the script
+    and draws its variable loss.
+
+    Attributes:
+        what: an expression of numbers, names, + - * / ** and functions such as tanh; or the path of
+            a script, ending in .py.
+        set: NAME=NUMBER for each name of the expression.
+        output: the file to write: .svg, .png, .pdf, .dot or .html. Without it a tree is printed.
+        name: the script's variable to draw.
+        backward: show gradients: run the backward pass, unless the script has.
+        collapse: what is folded: auto, none, all, a number of levels to open, or a fraction such as
+            0.5.
+        direction: LR or TB: left to right, or top to bottom.
+        overlay: colours by this.
+    """
+
+    what: Annotated[str, tyro.conf.arg(metavar="WHAT"), tyro.conf.Positional]
+    set: tuple[str, ...] = ()
+    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
+    name: str = ""
+    backward: bool = True
+    collapse: str = "auto"
+    direction: Literal["LR", "TB"] = "LR"
+    overlay: Literal["gradient", "nan", "memory", "flops", "error"] | None = None
+
+    def run(self) -> int:
+        """Write the file, or print the tree."""
+        from tinygrad_edu.cli import draw
+
+        options: dict[str, Any] = {"direction": self.direction, "overlay": self.overlay}
+        options["collapse"] = draw.collapse_of(self.collapse)
+        made = draw.drawing_of(self.what, self.set, self.name, self.backward, options)
+        if self.output is None:
+            print(made.tree())
+        else:
+            print(f"{made.save(self.output)}: {made!r}")
+        return FINISHED
+
+
+@dataclass(frozen=True)
 class Info:
     """Say what is installed and what computes, and what is missing and how to get it."""
 
@@ -169,5 +212,6 @@ Command = (
     Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Sample, tyro.conf.subcommand("sample")]
     | Annotated[Demo, tyro.conf.subcommand("demo")]
+    | Annotated[Draw, tyro.conf.subcommand("draw")]
     | Annotated[Info, tyro.conf.subcommand("info")]
 )

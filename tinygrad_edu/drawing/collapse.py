@@ -1,0 +1,491 @@
+"""A picture with modules folded into boxes, equal blocks drawn once, and long runs cut to pieces.
+
+Folding never hides a difference: blocks count as equal only where operations, shapes, wiring and
+what each is told agree, and what differs between them is shown as a range. `Amounts`, the numbers
+behind an overlay, are folded with the boxes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from tinygrad_edu.drawing import facts
+from tinygrad_edu.drawing.model import Arrow, Box, Picture
+
+__all__ = ["AUTO", "LIMIT", "Amounts", "collapsed"]
+
+AUTO = 60
+"""Boxes that "auto" takes for readable."""
+LIMIT = 1500
+"""Boxes that any picture has at most; a larger graph is cut to pieces."""
+_OPEN = 20
+_PIECES = 24
+
+Group = tuple[str, ...]
+Reduce = Callable[[Sequence[float]], float]
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """A number for each box, by its id, and how those of a folded box are put together.
+
+    Attributes:
+        of: the numbers; a box without one has none.
+        reduce: one number for many, within one block.
+        across: one number for those of equal blocks.
+    """
+
+    of: dict[str, float]
+    reduce: Reduce = max
+    across: Reduce = max
+
+
+def collapsed(
+    picture: Picture, how: str | int | float, amounts: Amounts, limit: int = LIMIT
+) -> tuple[Picture, Amounts]:
+    """The picture with its modules folded.
+
+    Args:
+        picture: with everything open.
+        how: "none" opens all; a whole number opens modules that many levels deep; "all" folds each
+            outermost module; a fraction from 0.0 (none) to 1.0 (all); "auto" folds as little as
+            leaves about 60 boxes, and draws runs of equal blocks once.
+        amounts: numbers of the boxes.
+        limit: boxes at most; beyond, runs of boxes are folded.
+
+    Raises:
+        ValueError: `how` is none of these.
+    """
+    deepest = max((len(box.module) for box in picture.boxes), default=0)
+    if how == "auto":
+        return _auto(picture, amounts, deepest, limit)
+    depth = _depth(how, deepest)
+    made = picture, amounts
+    if depth < deepest:
+        made = _fold_modules(*made, depth)
+    return _cut(*made, limit, limit // 2)
+
+
+def _depth(how: str | int | float, deepest: int) -> int:
+    if how == "none":
+        return deepest
+    if how == "all":
+        return 0
+    if type(how) is int and how >= 0:
+        return how
+    if type(how) is float and 0.0 <= how <= 1.0:
+        return round((1.0 - how) * deepest)
+    raise ValueError(
+        f"collapse was {how!r}; give 'auto', 'none', 'all', how many levels of modules to open "
+        "(0, 1, 2, …), or a fraction from 0.0 (nothing folded) to 1.0 (every module)"
+    )
+
+
+def _auto(
+    picture: Picture, amounts: Amounts, deepest: int, limit: int
+) -> tuple[Picture, Amounts]:
+    most = min(AUTO, limit)
+    if len(picture.boxes) <= most:
+        return picture, amounts
+    for depth in range(deepest, -1, -1):
+        folded = picture, amounts
+        if depth < deepest:
+            folded = _fold_modules(*folded, depth)
+        folded = _fold_repeats(*folded)
+        if len(folded[0].boxes) <= most:
+            return folded
+    return _cut(*folded, most, _PIECES)
+
+
+# Modules
+
+
+def _fold_modules(picture: Picture, amounts: Amounts, depth: int) -> tuple[Picture, Amounts]:
+    """Each module that lies `depth` levels deep as one box."""
+    groups: dict[str, Group] = {}
+    for box in picture.boxes:
+        if len(box.module) > depth:
+            groups[box.id] = box.module[: depth + 1]
+    return _merged(picture, amounts, groups, _module_box)
+
+
+def _module_box(parts: Sequence[Box], group: Group) -> Box:
+    """One box for all of a module's."""
+    *around, name = group
+    operations = [box for box in parts if box.kind == "operation"]
+    weights = [box for box in parts if box.kind == "parameter"]
+    last = operations[-1] if operations else parts[-1]
+    lines = [_plural(len(operations), "operation")]
+    if weights:
+        lines.append(_plural(len(weights), "weight"))
+    lines += [line for line in last.lines if line and not line.startswith("grad")][:1]
+    return Box(
+        "", "module", name, module=tuple(around), lines=tuple(lines),
+        gradient=last.gradient, hides=_contents(operations), marked=any(b.marked for b in parts),
+        source=last.source, details=_inside(parts),
+    )  # fmt: skip
+
+
+def _contents(operations: Sequence[Box]) -> str:
+    """"3 multiply, 2 add, tanh": what a folded box holds, the most frequent first."""
+    counts = Counter(_word(box) for box in operations)
+    shown = sorted(counts, key=lambda word: (-counts[word], word))
+    text = ", ".join(f"{counts[w]} {w}" if counts[w] > 1 else w for w in shown[:6])
+    return text + (f" and {len(shown) - 6} more kinds" if len(shown) > 6 else "")
+
+
+def _word(box: Box) -> str:
+    return dict(box.details).get("operation", box.title)
+
+
+def _plural(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"
+
+
+def _inside(parts: Sequence[Box]) -> tuple[tuple[str, str], ...]:
+    found = [("holds", f"{len(parts)} boxes")]
+    weights = [box.name or dict(box.details).get("name", "?") for box in parts
+               if box.kind == "parameter"]  # fmt: skip
+    if weights:
+        more = f" and {len(weights) - 8} more" if len(weights) > 8 else ""
+        found.append(("weights", ", ".join(weights[:8]) + more))
+    return tuple(found)
+
+
+# Equal blocks
+
+
+def _fold_repeats(picture: Picture, amounts: Amounts) -> tuple[Picture, Amounts]:
+    """Runs of equal sibling modules, such as blocks.0 … blocks.11, drawn once and marked "× 12"."""
+    while True:
+        run = _longest_run(picture)
+        if run is None:
+            return picture, amounts
+        picture, amounts = _drawn_once(picture, amounts, run)
+
+
+def _longest_run(picture: Picture) -> list[tuple[str, ...]] | None:
+    """Paths of modules that are equal and follow each other; the outermost and longest first."""
+    members: dict[tuple[str, ...], list[Box]] = {}
+    for box in picture.boxes:
+        path = (*box.module, box.title) if box.kind == "module" else box.module
+        for depth in range(1, len(path) + 1):
+            members.setdefault(path[:depth], []).append(box)
+    families: dict[tuple[tuple[str, ...], str], dict[int, tuple[str, ...]]] = {}
+    for path in members:
+        found = re.fullmatch(r"(.*?)(\d+)", path[-1])
+        if found:
+            families.setdefault((path[:-1], found[1]), {})[int(found[2])] = path
+    blocks = _Blocks(picture, members)
+    best: list[tuple[str, ...]] | None = None
+    for numbered in families.values():
+        for run in _runs(numbered, blocks):
+            if best is None or (-len(run[0]), len(run)) > (-len(best[0]), len(best)):
+                best = run
+    return best
+
+
+def _runs(numbered: dict[int, tuple[str, ...]], blocks: _Blocks) -> list[list[tuple[str, ...]]]:
+    """Stretches of siblings with following numbers that are equal and stand in one relation."""
+    found: list[list[tuple[str, ...]]] = []
+    run: list[tuple[str, ...]] = []
+    last = -2
+    for number, path in sorted(numbered.items()):
+        if run and number == last + 1 and blocks.go_on(run, path):
+            run.append(path)
+        else:
+            found.append(run)
+            run = [path]
+        last = number
+    return [run for run in [*found, run] if len(run) > 1]
+
+
+class _Blocks:
+    """What blocks are made of, without their numbers, and how they hang together."""
+
+    def __init__(self, picture: Picture, members: dict[tuple[str, ...], list[Box]]) -> None:
+        self._members = members
+        self._original = {box.id: box.copy_of or box.id for box in picture.boxes}
+        self._into: dict[str, list[Arrow]] = {}
+        self._out: dict[str, list[Arrow]] = {}
+        for arrow in picture.arrows:
+            self._into.setdefault(arrow.head, []).append(arrow)
+            self._out.setdefault(arrow.tail, []).append(arrow)
+        self._signs: dict[tuple[str, ...], object] = {}
+
+    def go_on(self, run: Sequence[tuple[str, ...]], path: tuple[str, ...]) -> bool:
+        """Whether a block continues a run: equal to its first, and fed by its last as that by the
+        one before (or, side by side, by the same boxes as all of them).
+        """
+        first, last = run[0], run[-1]
+        if self._sign(first) != self._sign(path):
+            return False
+        given, before = self._given(path), self._given(last)
+        if len(run) > 1 and self.side_by_side(run) != (given == before):
+            return False
+        if given == before:
+            return bool(given)
+        between = self._between(last, path)
+        if not between or not self._leaves_only_for(last, path):
+            return False
+        common = {tail for tail, _, _ in before}
+        from_last = {box.id for box in self._members[last]}
+        if any(tail not in from_last and tail not in common for tail, _, _ in given):
+            return False
+        return len(run) == 1 or between == self._between(run[-2], last)
+
+    def side_by_side(self, run: Sequence[tuple[str, ...]]) -> bool:
+        """Whether the blocks of a run get the same, rather than one what the other made."""
+        return self._given(run[0]) == self._given(run[1])
+
+    def _sign(self, path: tuple[str, ...]) -> object:
+        if path not in self._signs:
+            self._signs[path] = self._signature(self._members[path], len(path))
+        return self._signs[path]
+
+    def _given(self, path: tuple[str, ...]) -> list[tuple[str, int, int]]:
+        """(box outside, place inside, slot) of each arrow into a block."""
+        place = {box.id: i for i, box in enumerate(self._members[path])}
+        return [
+            (self._original.get(arrow.tail, arrow.tail), i, arrow.slot)
+            for box_id, i in place.items() for arrow in self._into.get(box_id, ())
+            if arrow.tail not in place
+        ]  # fmt: skip
+
+    def _between(self, a: tuple[str, ...], b: tuple[str, ...]) -> list[tuple[int, int, int]]:
+        """(place in a, place in b, slot) of each arrow from block a into block b."""
+        place = {box.id: i for i, box in enumerate(self._members[a])}
+        return [(place[tail], i, slot) for tail, i, slot in self._given(b) if tail in place]
+
+    def _leaves_only_for(self, a: tuple[str, ...], b: tuple[str, ...]) -> bool:
+        own = {box.id for box in self._members[a]} | {box.id for box in self._members[b]}
+        return all(
+            arrow.head in own for box in self._members[a] for arrow in self._out.get(box.id, ())
+        )
+
+    def _signature(self, boxes: Sequence[Box], depth: int) -> object:
+        place = {box.id: i for i, box in enumerate(boxes)}
+        outside: dict[str, int] = {}
+        rows = []
+        for box in boxes:
+            arrows = []
+            for arrow in self._into.get(box.id, ()):
+                at = place.get(arrow.tail)
+                if at is None:
+                    at = -1 - outside.setdefault(arrow.tail, len(outside))
+                arrows.append((at, arrow.slot, arrow.label, arrow.count))
+            told = tuple(v for k, v in box.details if k in ("told", "shape", "operation", "holds"))
+            own = box.kind == "module" and len(box.module) < depth
+            rows.append((
+                box.kind, box.module[depth:], "" if own else box.title, box.copy_of != "", told,
+                tuple(sorted(box.constants.items())), box.hides, box.marked, box.count,
+                tuple(arrows), box.formula, len(box.lines),
+            ))  # fmt: skip
+        return tuple(rows)
+
+
+def _drawn_once(
+    picture: Picture, amounts: Amounts, run: Sequence[tuple[str, ...]]
+) -> tuple[Picture, Amounts]:
+    """The first block of a run in the place of all of them."""
+    blocks = [[box for box in picture.boxes if _within(box, path)] for path in run]
+    first, last = run[0][-1], run[-1][-1]
+    side = _Blocks(picture, dict(zip(run, blocks, strict=True)))
+    beside = side.side_by_side(run)
+    title = f"{first} … {last} × {len(run)}" + (", side by side" if beside else "")
+    depth = len(run[0]) - 1
+    kept: dict[str, str] = {}
+    of = dict(amounts.of)
+    boxes = {box.id: box for box in picture.boxes}
+    for same in zip(*blocks, strict=True):
+        made = _ranged(same, title, depth)
+        boxes[made.id] = made
+        kept.update({box.id: made.id for box in same})
+        some = [of.pop(box.id) for box in same if box.id in of]
+        if some:
+            of[made.id] = amounts.across(some)
+    firsts = {box.id for box in blocks[0]}
+    arrows = _rewired(picture.arrows, kept, firsts)
+    used = {arrow.tail for arrow in arrows}
+    shown = [
+        boxes[box.id] for box in picture.boxes
+        if kept.get(box.id, box.id) == box.id and (box.kind != "copy" or box.id in used)
+    ]  # fmt: skip
+    return replace(picture, boxes=shown, arrows=arrows), replace(amounts, of=of)
+
+
+def _within(box: Box, path: tuple[str, ...]) -> bool:
+    own = (*box.module, box.title) if box.kind == "module" else box.module
+    return own[: len(path)] == path
+
+
+def _ranged(same: Sequence[Box], title: str, depth: int) -> Box:
+    """The first of equal boxes, with the range of what differs."""
+    box = same[0]
+    module = box.module
+    details = list(box.details)
+    if box.kind == "module" and len(module) == depth:
+        box = replace(box, title=title)
+    else:
+        module = (*module[:depth], title, *module[depth + 1 :])
+    lines = tuple(
+        each[0] if len(set(each)) == 1 else _range(each)
+        for each in zip(*(b.lines for b in same), strict=True)
+    )
+    details.append(("stands for", f"{len(same)} equal blocks"))
+    name = box.name if len({b.name for b in same}) == 1 else f"{box.name} …"
+    return replace(
+        box, module=module, lines=lines, count=box.count * len(same), name=name,
+        gradient=box.gradient if len({b.gradient for b in same}) == 1
+        else _range([b.gradient for b in same]), details=tuple(details),
+    )  # fmt: skip
+
+
+def _range(texts: Sequence[str]) -> str:
+    """"grad norm 0.1", "grad norm 0.3" as "grad norm 0.1 … 0.3"."""
+    found = re.match(r"(grad )?(norm )?", texts[0])
+    head = found[0] if found else ""
+    try:
+        numbers = [float(x) for text in texts for x in text.removeprefix(head).split(" … ")]
+    except ValueError:
+        return f"{texts[0]} … {texts[-1]}"
+    return f"{head}{facts.number(min(numbers))} … {facts.number(max(numbers))}"
+
+
+def _rewired(arrows: Sequence[Arrow], kept: dict[str, str], firsts: set[str]) -> list[Arrow]:
+    """Arrows with the first block in the place of all: those from one block to the next are left
+    out, and those that leave several blocks for one box are counted.
+    """
+    shown: list[Arrow] = []
+    of_first: dict[tuple[str, str], int] = {}
+    of_others: dict[tuple[str, str], int] = {}
+    for arrow in arrows:
+        tail, head = kept.get(arrow.tail, arrow.tail), kept.get(arrow.head, arrow.head)
+        own = {arrow.tail, arrow.head} <= firsts
+        if arrow.head in kept and not own and arrow.head not in firsts:
+            continue  # within another block, on to the next one, or into it from outside
+        if arrow.head in kept and arrow.tail in kept and not own:
+            continue
+        other = arrow.tail in kept and not own and arrow.tail not in firsts
+        counts = of_others if other else of_first
+        counts[tail, head] = counts.get((tail, head), 0) + arrow.count
+        shown.append(replace(arrow, tail=tail, head=head))
+    result: list[Arrow] = []
+    merged: set[tuple[str, str]] = set()
+    for arrow in shown:
+        key = (arrow.tail, arrow.head)
+        if key not in of_first or key not in of_others:
+            result.append(arrow)
+        elif key not in merged:
+            merged.add(key)
+            result.append(replace(arrow, slot=-1, label="", count=of_first[key] + of_others[key]))
+    return result
+
+
+# Pieces
+
+
+def _cut(picture: Picture, amounts: Amounts, most: int, pieces: int) -> tuple[Picture, Amounts]:
+    """Runs of boxes in topological order as one box each, so that at most about `most` are left.
+
+    Cut where few arrows cross. What is near the end stays open, and so does what is marked.
+    """
+    count = len(picture.boxes)
+    if count <= most:
+        return picture, amounts
+    stay = min(_OPEN, most // 3)
+    crossing = _crossing(picture)
+    foldable = count - stay
+    size = max(2, foldable / min(pieces, max(1, most - stay)))
+    groups: dict[str, Group] = {}
+    start, number = 0, 0
+    while start < foldable:
+        end = min(foldable, round(start + size))
+        low, high = max(start + 1, round(end - size / 4)), min(foldable, round(end + size / 4))
+        if end < foldable and low < high:
+            end = min(range(low, high + 1), key=lambda at: (crossing[at], abs(at - end)))
+        if foldable - end < size / 4:
+            end = foldable
+        number += 1
+        for box in picture.boxes[start:end]:
+            groups[box.id] = (f"part {number}",)
+        start = end
+    folded, numbers = _merged(picture, amounts, groups, _piece_box)
+    note = (
+        f"{count:,} boxes are too many to read: the first {foldable:,} are drawn as {number} parts"
+    )
+    return replace(folded, notes=(*folded.notes, note)), numbers
+
+
+def _crossing(picture: Picture) -> list[int]:
+    """How many arrows a cut before each box would cross."""
+    place = {box.id: i for i, box in enumerate(picture.boxes)}
+    change = [0] * (len(picture.boxes) + 2)
+    for arrow in picture.arrows:
+        a, b = sorted((place[arrow.tail], place[arrow.head]))
+        change[a + 1] += 1
+        change[b + 1] -= 1
+    crossing, now = [], 0
+    for each in change:
+        now += each
+        crossing.append(now)
+    return crossing
+
+
+def _piece_box(parts: Sequence[Box], group: Group) -> Box:
+    made = _module_box(parts, group)
+    shared = parts[0].module
+    for box in parts:
+        while box.module[: len(shared)] != shared:
+            shared = shared[:-1]
+    names = [box.name for box in parts if box.name]
+    shown = ", ".join(names[:3]) + (" …" if len(names) > 3 else "")
+    return replace(made, module=shared, lines=(*made.lines[:1], *((shown,) if shown else ())))
+
+
+# Merging
+
+
+def _merged(
+    picture: Picture, amounts: Amounts, groups: dict[str, Group],
+    make: Callable[[Sequence[Box], Group], Box],
+) -> tuple[Picture, Amounts]:  # fmt: skip
+    """Boxes of one group as one box, and arrows between groups as one with a count."""
+    parts: dict[Group, list[Box]] = {}
+    for box in picture.boxes:
+        if box.id in groups:
+            parts.setdefault(groups[box.id], []).append(box)
+    made: dict[Group, Box] = {}
+    boxes: list[Box] = []
+    for box in picture.boxes:
+        group = groups.get(box.id)
+        if group is None:
+            boxes.append(box)
+        elif box is parts[group][-1]:  # where its last part stood: after all it is made from
+            made[group] = replace(make(parts[group], group), id=parts[group][0].id)
+            boxes.append(made[group])
+    ids = {box.id: made[groups[box.id]].id if box.id in groups else box.id for box in picture.boxes}
+    of = {key: value for key, value in amounts.of.items() if key not in groups}
+    for group, inside in parts.items():
+        some = [amounts.of[box.id] for box in inside if box.id in amounts.of]
+        if some:
+            of[made[group].id] = amounts.reduce(some)
+    folded = {box.id for box in made.values()}
+    arrows: dict[tuple[str, str, int, str], Arrow] = {}
+    for arrow in picture.arrows:
+        tail, head = ids[arrow.tail], ids[arrow.head]
+        if tail == head and tail in folded:
+            continue
+        slot, label = (-1, "") if head in folded else (arrow.slot, arrow.label)
+        key = (tail, head, slot, label)
+        known = arrows.get(key)
+        if known is None:
+            arrows[key] = replace(arrow, tail=tail, head=head, slot=slot, label=label)
+        else:
+            known.count += arrow.count
+            known.marked |= arrow.marked
+    boxes = [replace(b, copy_of=ids[b.copy_of]) if b.copy_of else b for b in boxes]
+    return replace(picture, boxes=boxes, arrows=list(arrows.values())), replace(amounts, of=of)
