@@ -43,7 +43,6 @@ _CURES = {
     "exp (softmax, logsumexp), scale down, clip gradients, or use a wider dtype",
     "power of a negative number": "a negative base has whole powers only: take x.abs()**p",
     "0 to a negative power": "keep the base from 0, as in where(x == 0, 1, x)",
-    "a row of -inf alone": "each row of a softmax needs one finite number: do not mask all of it",
     "outside of its domain": "keep the argument inside: x.clip(-1 + eps, 1 - eps), say",
     "a number that was given": "look at where it comes from: data, a division outside of the "
     "graph, a weight that a diverging step has moved",
@@ -307,10 +306,6 @@ def _pattern(node: Any, kind: str, numbers: list[Any], index: tuple[int, ...]) -
                 node.op[2:]
             )
             return _power(a, exponent)
-    if word in ("softmax", "log_softmax", "logsumexp", "attention", "packed_attention"):
-        rows = [_data(x) for x in node.inputs]
-        if any(np.isneginf(r).any() for r in rows):
-            return "a row of -inf alone"
     inputs = [_kind(_data(x)) for x in node.inputs]
     if kind == "NaN" and any(inputs):
         return "inside a sum" if word not in ("add", "subtract", "multiply") else "0·∞"

@@ -110,7 +110,7 @@ def host(x: Any) -> Any:
 
 
 def number(x: Any, digits: int = 4) -> str:
-    """One number for people: "2.0", "-0.1234", "1.2e-07", "nan"; 1 + 1e-9 is "1.000", 1 is "1.0"."""
+    """One number for people: "2.0", "-0.1234", "1.2e-07", "nan"; 1.000000001 is "1.000"."""
     value = float(x)
     if math.isnan(value) or math.isinf(value):
         return str(value)
