@@ -32,7 +32,8 @@ CASES: dict[str, Case] = {
         lambda x: (x.detach() * tg.tensor([1.0], requires_grad=True)).sum(), "detached", None,
     ),
     "another copy": (
-        lambda x: (tg.tensor(x.detach().numpy(), requires_grad=True) * 1.0).sum(), "not an ancestor", None,
+        lambda x: (tg.tensor(x.detach().numpy(), requires_grad=True) * 1.0).sum(),
+        "not an ancestor", None,
     ),
 }  # fmt: skip
 
