@@ -192,8 +192,10 @@ _ROOMS = (
 )  # fmt: skip
 
 _LATE = {
-    "bisect_gradient": "debugger.bisect", "draw": "drawing.draw", "explain": "debugger.explain",
-    "print_graph": "drawing.draw", "record": "debugger.log", "why_nan": "debugger.why_nan",
+    "bisect_gradient": "debugger.bisect", "breakpoint": "debugger.stopping",
+    "debug": "debugger.prompt", "draw": "drawing.draw", "explain": "debugger.explain",
+    "post_mortem": "debugger.stopping", "print_graph": "drawing.draw", "record": "debugger.log",
+    "why_nan": "debugger.why_nan",
     "why_zero": "debugger.why_zero", "zoom": "debugger.zoom",
 }  # fmt: skip
 """Functions of the upper rooms, loaded when first asked for."""

@@ -196,6 +196,30 @@ class Draw:
 
 
 @dataclass(frozen=True)
+class Debug:
+    """Run a script, then step through the backward pass of its result, forward and back.
+
+    n is the next event, rn the one before, b and c stop where something happens, h helps. If the
+    script fails, the prompt opens where it did.
+
+    Attributes:
+        script: the script to run.
+        arguments: what it finds in sys.argv.
+        name: the variable to step from; without it loss, or the last result of one number.
+    """
+
+    script: Annotated[Path, tyro.conf.arg(metavar="SCRIPT"), tyro.conf.Positional]
+    arguments: Annotated[tuple[str, ...], tyro.conf.arg(metavar="ARG"), tyro.conf.Positional] = ()
+    name: str = ""
+
+    def run(self) -> int:
+        """Run it and prompt."""
+        from tinygrad_edu.cli.debug import debug_script
+
+        return debug_script(self.script, self.name, self.arguments)
+
+
+@dataclass(frozen=True)
 class Info:
     """Say what is installed and what computes, and what is missing and how to get it."""
 
@@ -213,5 +237,6 @@ Command = (
     | Annotated[Sample, tyro.conf.subcommand("sample")]
     | Annotated[Demo, tyro.conf.subcommand("demo")]
     | Annotated[Draw, tyro.conf.subcommand("draw")]
+    | Annotated[Debug, tyro.conf.subcommand("debug")]
     | Annotated[Info, tyro.conf.subcommand("info")]
 )

@@ -7,19 +7,17 @@ and the functions of `Value` is accepted.
 from __future__ import annotations
 
 import ast
-import runpy
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tinygrad_edu import graph
 from tinygrad_edu.autograd.tensor import Tensor
+from tinygrad_edu.cli.scripts import ScriptError, result_of
 from tinygrad_edu.drawing.draw import Drawing, draw
 from tinygrad_edu.scalar.value import Value
 
-__all__ = ["ScriptError", "collapse_of", "drawing_of", "evaluated", "result_of", "settings"]
+__all__ = ["collapse_of", "drawing_of", "evaluated", "settings"]
 
 FUNCTIONS = (
     "abs", "clip", "cos", "erf", "exp", "expm1", "log", "log1p", "maximum", "minimum", "relu",
@@ -29,10 +27,6 @@ _OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Add: lambda a, b: a + b, ast.Sub: lambda a, b: a - b, ast.Mult: lambda a, b: a * b,
     ast.Div: lambda a, b: a / b, ast.Pow: lambda a, b: a**b,
 }  # fmt: skip
-
-
-class ScriptError(ValueError):
-    """An expression or script gives nothing that can be drawn; says why."""
 
 
 def settings(given: Sequence[str]) -> dict[str, Value]:
@@ -72,7 +66,7 @@ def evaluated(text: str, names: Mapping[str, Value]) -> Value:
 
 
 def _value(tree: ast.AST, names: dict[str, Value]) -> Any:
-    if isinstance(tree, ast.Constant) and type(tree.value) in (int, float):
+    if isinstance(tree, ast.Constant) and isinstance(tree.value, (int, float)):
         return float(tree.value)
     if isinstance(tree, ast.Name):
         if tree.id not in names:
@@ -119,56 +113,6 @@ def _call(tree: ast.Call, names: dict[str, Value]) -> Any:
         raise ScriptError(f"{ast.unparse(tree)}: {error}") from error
 
 
-@contextmanager
-def _as_program(path: Path, arguments: Sequence[str]) -> Iterator[None]:
-    """`sys.argv` and the folder of a script, as `python SCRIPT.py` sets them."""
-    before, folders = sys.argv, list(sys.path)
-    sys.argv = [str(path), *arguments]
-    sys.path.insert(0, str(path.resolve().parent))
-    try:
-        yield
-    finally:
-        sys.argv, sys.path[:] = before, folders
-
-
-def result_of(
-    path: Path, name: str = "", arguments: Sequence[str] = ()
-) -> tuple[Any, dict[str, Any]]:
-    """Run a script; (the node in its variable `name`, all its variables).
-
-    Without a name it is `loss`, else the last variable that holds a result of one number, else of
-    any size.
-
-    Raises:
-        ScriptError: there is no such file or variable.
-    """
-    if not path.is_file():
-        raise ScriptError(f"there is no file {path}")
-    with _as_program(path, arguments):
-        found = runpy.run_path(str(path), run_name="__main__")
-    if name:
-        if name not in found:
-            known = ", ".join(k for k, v in found.items() if isinstance(v, (Value, Tensor)))
-            raise ScriptError(f"{path.name} has no variable {name}; it has {known or 'no results'}")
-        return _checked(found[name], name), found
-    made = [v for v in found.values() if isinstance(v, (Value, Tensor)) and v.op is not None]
-    if isinstance(found.get("loss"), (Value, Tensor)):
-        return found["loss"], found
-    numbers = [v for v in made if isinstance(v, Value) or v.ndim == 0]
-    if not made:
-        raise ScriptError(
-            f"{path.name} leaves no Value or Tensor that an operation made in a variable; "
-            "name it loss, or say which with --name"
-        )
-    return (numbers or made)[-1], found
-
-
-def _checked(thing: Any, name: str) -> Any:
-    if not isinstance(thing, (Value, Tensor)):
-        raise ScriptError(f"{name} is a {type(thing).__name__}; give the name of a Value or Tensor")
-    return thing
-
-
 def collapse_of(text: str) -> str | int | float:
     """What `--collapse` says, as `draw` takes it.
 
@@ -195,8 +139,7 @@ def drawing_of(
     """The drawing of an expression, or of a script's result."""
     if what.endswith(".py"):
         root, variables = result_of(Path(what), name)
-        nodes = {k: v for k, v in variables.items() if isinstance(v, (Value, Tensor))}
-        options = {"names": nodes, **options}
+        options = {"names": variables, **options}
     else:
         root = evaluated(what, settings(set_))
         options = {"title": what, **options}

@@ -13,6 +13,8 @@ dropped as well, and found by running the pass again.
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -42,6 +44,8 @@ LIMIT = 1 << 30
 """Bytes of gradients that a log keeps by default."""
 _CACHED = 32
 """Events whose contributions are kept once computed."""
+_FEW, _BLOCKS = 8, 8
+"""Uses that are simply added up again; blocks of sums that are kept for nodes with more uses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +249,8 @@ class Log(Sequence[Event]):
         self.names = Names(self.nodes, self._variables)
         self.loss = self.names[root] if root.name or id(root) in (variables or {}) else "L"
         self._cache: OrderedDict[int, Sequence[Array | None]] = OrderedDict()
+        self._starts: dict[int, list[Array | None]] = {}
+        self._blocks: OrderedDict[tuple[int, int], list[Array | None]] = OrderedDict()
         self._events = [
             Event(self, i, node) for i, node in enumerate(n for n in arrived if n.inputs)
         ]
@@ -333,7 +339,7 @@ class Log(Sequence[Event]):
 
     def arrived(self, node: Any, after: int) -> int:
         """How many uses of a node have handed something on, up to and with an event."""
-        return sum(event <= after for event, _ in self._consumers.get(id(node), ()))
+        return bisect_right(self._consumers.get(id(node), ()), after, key=_event_of)
 
     def uses_of(self, node: Any) -> int:
         """How many uses hand something to a node over the whole pass."""
@@ -396,15 +402,42 @@ class Log(Sequence[Event]):
         return found
 
     def _partial(self, node: Any, count: int) -> Array | None:
-        """The sum of the first `count` contributions to a node."""
+        """The sum of the first `count` contributions to a node.
+
+        Of n contributions √n sums are kept, and those of the block between two of them that was
+        last asked for: going through all, in either direction, costs a sum each.
+        """
         consumers = self._consumers.get(id(node), ())
         if node is self.root and not consumers:
             return self._whole(node)
-        total: Array | None = None
-        for index, slot in consumers[:count]:
+        count = min(count, len(consumers))
+        if count <= 0:
+            return None
+        if len(consumers) <= _FEW:
+            return self._sums(consumers[:count], None)[-1]
+        width = math.isqrt(len(consumers) - 1) + 1
+        number, place = divmod(count - 1, width)
+        found = self._blocks.get((id(node), number))
+        if found is None:
+            starts = self._starts.setdefault(id(node), [None])
+            while len(starts) <= number:
+                first = (len(starts) - 1) * width
+                starts.append(self._sums(consumers[first : first + width], starts[-1])[-1])
+            first = number * width
+            found = self._sums(consumers[first : first + width], starts[number])
+            self._blocks[id(node), number] = found
+            if len(self._blocks) > _BLOCKS:
+                self._blocks.popitem(last=False)
+        return found[place]
+
+    def _sums(self, uses: Sequence[tuple[int, int]], total: Array | None) -> list[Array | None]:
+        """The gradient after each of some uses that follow one another, `total` before them."""
+        found: list[Array | None] = []
+        for index, slot in uses:
             piece = self._pieces(index)[slot]
             total = piece if total is None else total + piece
-        return total
+            found.append(total)
+        return found
 
     # Other forms.
 
@@ -496,6 +529,10 @@ def _pull(node: Any, g: Array) -> Sequence[Array | None]:
         return [np.float64(c) for c in _pull_value(node, float(g))]
     with np.errstate(all="ignore"):
         return list(pull_raw(node, g))
+
+
+def _event_of(consumer: tuple[int, int]) -> int:
+    return consumer[0]
 
 
 def _variables(nodes: Sequence[Any], given: dict[int, str]) -> dict[int, str]:

@@ -94,8 +94,9 @@ def use_lines(use: Use) -> list[str]:
             first += f" = {result}"
         before = "–" if use.before is None else facts.number(use.before)
         change = f"{use.name}.grad {before} → {facts.number(use.after)}{which}"
-        if len(first) + len(change) <= 74:
-            return [f"{first:<{max(50, len(first))}}    {change}"]
+        for line in (f"{first:<50}    {change}", f"{first}    {change}"):
+            if len(line) <= _WIDTH:
+                return [line]
         return [first, f"      {change}"]
     lines = [f"  {left}{formula.names}"]
     if "@" in formula.shapes:

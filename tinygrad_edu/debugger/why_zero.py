@@ -84,17 +84,19 @@ def why_zero(x: Any, loss: Any, gradient: Any = None) -> ZeroReport:
 
     Args:
         x: a `Value` or a `Tensor`.
-        loss: a `Value` or a `Tensor`.
+        loss: a `Value` or a `Tensor`, or its `Log`.
         gradient: the upstream gradient of `loss`; 1 for one number.
     """
+    given = loss if isinstance(loss, Log) else None
+    loss = given.root if given is not None else loss
     variables = names_in()
-    name = str(x.name or variables.get(id(x)) or "x")
-    called = str(loss.name or variables.get(id(loss)) or "L")
+    name = str(x.name or variables.get(id(x)) or (given and given.names.get(x, "")) or "x")
+    called = str(given.loss if given else loss.name or variables.get(id(loss)) or "L")
     size = int(np.size(facts.host(x.data)))
     lost = _outside(x, loss, name, called)
     if lost is not None:
         return ZeroReport(name, called, None, size, size, (lost,), None)
-    log = Log(loss, gradient, LIMIT, variables)
+    log = given if given is not None else Log(loss, gradient, LIMIT, variables)
     found = log.gradient(x)
     if found is None:
         reasons = _not_arriving(x, log)

@@ -18,7 +18,7 @@ from tinygrad_edu.drawing import facts
 from tinygrad_edu.drawing.build import ancestors_of_all, build
 from tinygrad_edu.drawing.collapse import LIMIT, Amounts, collapsed
 from tinygrad_edu.drawing.model import Picture
-from tinygrad_edu.drawing.names import names_in
+from tinygrad_edu.drawing.names import names_in, nodes_in
 from tinygrad_edu.drawing.overlays import Overlay, overlay_of
 from tinygrad_edu.drawing.render import DrawingError, FormatError, render
 from tinygrad_edu.drawing.svg import dressed
@@ -179,7 +179,8 @@ def draw(
             mapping or a function of it.
         values: whether boxes show numbers, or shapes.
         gradients: whether boxes show gradients.
-        names: what to call nodes, such as {"w": w}; names of the caller's variables are known.
+        names: what to call nodes, such as {"w": w, "model": model}; names of the caller's
+            variables are known.
         between: a node, or several: the paths from there to x are marked.
         marked: nodes to mark.
         title: one line; the names of x by default.
@@ -193,8 +194,7 @@ def draw(
     if direction not in ("LR", "TB", "RL", "BT"):
         raise ValueError(f"direction was {direction!r}; give 'LR' or 'TB' (or 'RL', 'BT')")
     called = dict(names_in())
-    for name, node in (names or {}).items():
-        called[id(node)] = name
+    called.update(nodes_in(names or {}))
     ways = _ways(roots, between)
     opened, nodes = build(
         roots, called, title=title or _title(roots, called), direction=direction, values=values,

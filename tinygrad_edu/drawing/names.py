@@ -16,7 +16,7 @@ from tinygrad_edu.autograd.tensor import Tensor
 from tinygrad_edu.drawing import facts
 from tinygrad_edu.scalar.value import Value
 
-__all__ = ["Names", "names_in", "users_frame"]
+__all__ = ["Names", "names_in", "nodes_in", "users_frame"]
 
 _DEEP = 3
 _MOST = 2000
@@ -72,12 +72,17 @@ def names_in(frame: FrameType | None = None) -> dict[int, str]:
     """
     if frame is None:
         frame = users_frame()
-    found: dict[int, str] = {}
     known = origin.variables(frame)
     if frame.f_code.co_name != "<module>":
         for name, thing in frame.f_globals.items():
             known.setdefault(name, thing)
-    for name, thing in known.items():
+    return nodes_in(known)
+
+
+def nodes_in(variables: Mapping[str, Any]) -> dict[int, str]:
+    """The same of any variables by name."""
+    found: dict[int, str] = {}
+    for name, thing in variables.items():
         if name.startswith("_") or not name.isidentifier():  # pytest's own, a comprehension's
             continue
         for node, path in _nodes_of(thing, name, 0):
