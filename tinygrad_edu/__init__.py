@@ -192,6 +192,7 @@ _ROOMS = (
 )  # fmt: skip
 
 _LATE = {
+    "DrawingError": "drawing.draw",
     "bisect_gradient": "debugger.bisect", "breakpoint": "debugger.stopping",
     "debug": "debugger.prompt", "draw": "drawing.draw", "explain": "debugger.explain",
     "post_mortem": "debugger.stopping", "print_graph": "drawing.draw", "record": "debugger.log",

@@ -30,7 +30,7 @@ def test_none_opens_all_and_all_folds_the_outermost() -> None:
     ]  # fmt: skip
     whole = drawing.picture()
     model = next(box for box in whole.boxes if box.title == "GPT")
-    assert model.lines[:2] == ("19 operations", "28 weights")
+    assert model.lines[0] == "19 operations, 28 weights"
     assert model.hides == "9 linear, 5 layer_norm, 2 packed_attention, add, embedding, getitem"
 
 

@@ -77,9 +77,9 @@ class Breakpoint:
             BreakpointError: it is nothing of the kind.
         """
         rest, message, condition = text.strip(), "", ""
-        found = re.search(r"(?:^|\s)log\s+(['\"]?)(.+)\1$", rest)
+        found = re.search(r"(?:^|\s)log\s+(?:(['\"])(.*)\1|(\{.*))$", rest)
         if found:
-            message, rest = found[2], rest[: found.start()].strip()
+            message, rest = found[2] or found[3], rest[: found.start()].strip()
         found = re.search(r"(?:^|\s)if\s+(.+)$", rest)
         if found:
             condition, rest = found[1].strip(), rest[: found.start()].strip()
@@ -135,8 +135,8 @@ def _kind(rest: str, text: str) -> tuple[str, str]:
         if not argument:
             raise BreakpointError(f"{text!r}: {word} takes a name or pattern, as in {word} *a*")
         return word, argument
-    if word == "line" and argument.isdigit():
-        return "line", argument
+    if (word == "line" and argument.isdigit()) or rest.isdigit():
+        return "line", argument or rest
     if re.fullmatch(r"[^\s]*:\d+", rest) and rest.partition(":")[0].endswith(".py"):
         return "line", rest
     if " " in rest:

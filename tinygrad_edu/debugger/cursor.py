@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from typing import Any
 
 from tinygrad_edu.debugger.log import Event, Log, Use
@@ -61,8 +62,7 @@ class Cursor:
 
     def arrived(self, node: Any) -> int:
         """How many contributions a node has got so far."""
-        places = self._changes.get(id(node), ())
-        return sum(place <= self.at for place in places)
+        return bisect_right(self._changes.get(id(node), ()), self.at)
 
     # Moving: each gives whether it moved.
 
@@ -72,11 +72,13 @@ class Cursor:
 
     def next_event(self) -> bool:
         """To the end of this event, or of the next one."""
-        return self.go(next((end for end in self._ends if end > self.at), self.at))
+        following = bisect_right(self._ends, self.at)
+        return following < len(self._ends) and self.go(self._ends[following])
 
     def previous_event(self) -> bool:
         """To the end of the event before."""
-        return self.go(max((end for end in self._ends if end < self.at), default=0))
+        before = bisect_left(self._ends, self.at)
+        return self.go(self._ends[before - 1] if before else 0)
 
     def go_event(self, index: int) -> bool:
         """To the end of an event; -1 is the start."""
@@ -94,8 +96,9 @@ class Cursor:
 
     def last_change(self, node: Any) -> bool:
         """Back to the last contribution to a node before this moment."""
-        place = max((p for p in self._changes.get(id(node), ()) if p < self.at), default=None)
-        return place is not None and self.go(place)
+        places = self._changes.get(id(node), ())
+        before = bisect_left(places, self.at)
+        return before > 0 and self.go(places[before - 1])
 
     def first_change(self, node: Any) -> bool:
         """To the first contribution to a node."""

@@ -7,6 +7,7 @@ the post-mortem and `breakpoint()` use it as it is.
 from __future__ import annotations
 
 import cmd
+import contextlib
 import difflib
 import linecache
 import os
@@ -23,11 +24,14 @@ import numpy as np
 
 from tinygrad_edu.autograd import origin
 from tinygrad_edu.autograd.tensor import Tensor
+from tinygrad_edu.debugger.text import wrapped
 from tinygrad_edu.scalar.value import Value
 
 __all__ = ["Frame", "FramePrompt", "UserError", "frames_of", "frames_of_traceback"]
 
 _WIDTH = 80
+_DELIMITERS = " \t\n`~!@$%^&*()-=+{}\\|;'\",<>/?"
+"""Where a word begins for completion: the names of nodes have : . # and brackets inside."""
 _ABBREVIATIONS = {"?": "h", "help": "h", "quit": "q", "exit": "q", "where": "w", "bt": "w",
                   "list": "l", "up": "u", "down": "d", "print": "p"}  # fmt: skip
 
@@ -122,6 +126,9 @@ class FramePrompt(cmd.Cmd):
                 except KeyboardInterrupt:
                     self.say("")
                     intro = ""
+                except (OSError, RuntimeError, ValueError) as error:  # captured or closed
+                    self.say(f"\nno commands can be read here ({error}), so the program goes on")
+                    return
 
     def onecmd(self, line: str) -> bool:
         """Do one command; what cannot be done is said in a line."""
@@ -134,6 +141,9 @@ class FramePrompt(cmd.Cmd):
             return bool(super().onecmd(f"{word} {rest}".strip() if word else line))
         except UserError as error:
             self.say(str(error))
+        except Exception as error:  # noqa: BLE001 - a prompt has no traceback of ours
+            said = f"{type(error).__name__}: {error}"
+            self.say("\n".join(part for line in said.splitlines() for part in wrapped(line)))
         return False
 
     def split(self, line: str) -> tuple[str, str]:
@@ -162,8 +172,9 @@ class FramePrompt(cmd.Cmd):
         return self.onecmd(self.lastcmd) if self.lastcmd else False
 
     def say(self, text: str) -> None:
-        """Print."""
-        self.stdout.write(text + "\n")
+        """Print; what the terminal's encoding lacks as question marks."""
+        encoding = getattr(self.stdout, "encoding", None) or "utf-8"
+        self.stdout.write(text.encode(encoding, "replace").decode(encoding) + "\n")
 
     def coloured(self, text: str, code: str) -> str:
         """A text in colour, on a terminal whose user wants that."""
@@ -188,12 +199,14 @@ class FramePrompt(cmd.Cmd):
             UserError: it fails.
         """
         frame = self.frame
-        names = {"np": np, **(frame.variables if frame is not None else {})}
-        shared = {**(frame.shared if frame is not None else {})}
+        names = {"np": np}
+        if frame is not None:
+            names.update(frame.shared)
+            names.update(frame.variables)
         try:
-            return eval(text, shared, names)
-        except Exception as error:
-            raise UserError(f"{type(error).__name__}: {error}") from error
+            return eval(text.strip(), names)
+        except (Exception, SystemExit) as error:  # exit() leaves no prompt
+            raise UserError(f"{type(error).__name__}: {error}".splitlines()[0]) from error
 
     def node(self, text: str) -> Any:
         """The node that an expression gives.
@@ -346,33 +359,49 @@ def _shown(thing: Any) -> str:
 
 
 class _History:
-    """readline's history, kept between sessions where the folder for that can be written."""
+    """readline for as long as a prompt is open: its completion, and a history that is kept between
+    sessions where the folder for it can be written. A Python prompt that was there before finds its
+    own again.
+    """
 
     def __init__(self, wanted: bool) -> None:
-        self._wanted = wanted and sys.stdin is not None and sys.stdin.isatty()
+        self._readline: Any = None
         self._path: Path | None = None
+        if wanted and sys.stdin is not None and sys.stdin.isatty():
+            with contextlib.suppress(ImportError):  # Windows has none: a prompt without history
+                import readline
+
+                self._readline = readline
 
     def __enter__(self) -> None:
-        if not self._wanted:
+        readline = self._readline
+        if readline is None:
             return
-        try:
-            import readline
-
-            folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-            self._path = folder / "tinygrad_edu" / "history"
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            readline.set_completer_delims(" \t\n`~!@#$%^&*()-=+{}\\|;'\",<>/?")
-            if self._path.exists():
-                readline.read_history_file(self._path)
-        except (ImportError, OSError):  # no readline, or nowhere to write: a prompt without history
-            self._path = None
+        length = readline.get_current_history_length()
+        self._typed = [readline.get_history_item(i) for i in range(1, length + 1)]
+        self._delimiters, self._length = (
+            readline.get_completer_delims(), readline.get_history_length(),
+        )  # fmt: skip
+        readline.set_completer_delims(_DELIMITERS)
+        readline.clear_history()
+        folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+        path = folder / "tinygrad_edu" / "history"
+        with contextlib.suppress(OSError):  # nowhere to write: nothing is kept
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+            readline.read_history_file(path)
+            self._path = path
 
     def __exit__(self, *_: object) -> None:
-        if self._path is None:
+        readline = self._readline
+        if readline is None:
             return
-        import contextlib
-        import readline
-
-        with contextlib.suppress(OSError):
-            readline.set_history_length(1000)
-            readline.write_history_file(self._path)
+        if self._path is not None:
+            with contextlib.suppress(OSError):
+                readline.set_history_length(1000)
+                readline.write_history_file(self._path)
+        readline.set_history_length(self._length)
+        readline.set_completer_delims(self._delimiters)
+        readline.clear_history()
+        for line in self._typed:
+            readline.add_history(line)

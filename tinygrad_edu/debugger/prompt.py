@@ -9,7 +9,9 @@ changes.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+import io
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -20,7 +22,7 @@ from tinygrad_edu.debugger.cursor import Cursor
 from tinygrad_edu.debugger.frames import Frame, FramePrompt, UserError, frames_of
 from tinygrad_edu.debugger.log import LIMIT, Event, Log, record
 from tinygrad_edu.debugger.text import event_text, place_text, use_lines, wrapped
-from tinygrad_edu.debugger.views import ExpressionError, NodeView, Scope
+from tinygrad_edu.debugger.views import ExpressionError, NodeView, NotYetError, Scope
 from tinygrad_edu.drawing import facts
 from tinygrad_edu.drawing.names import users_frame
 from tinygrad_edu.errors import GraphError
@@ -32,7 +34,10 @@ _OTHER_WORDS = {
     "reverse-step": "rs", "reverse-continue": "rc", "back": "rn", "jump": "goto",
     "watch": "display", "r": "run", "info": "i",
 }  # fmt: skip
-_EVALUATIONS = (ExpressionError, UserError)
+
+
+class _NotYetError(UserError):
+    """An expression reads a gradient that has not arrived."""
 
 
 class Stepper(FramePrompt):
@@ -124,6 +129,8 @@ class Stepper(FramePrompt):
         try:
             found = self.evaluate(text)
             return found if isinstance(found, str) else _brief(found)
+        except _NotYetError:
+            return "–"
         except UserError as error:
             return str(error)
 
@@ -136,7 +143,9 @@ class Stepper(FramePrompt):
         frame = self.frame
         variables = {**frame.shared, **frame.variables} if frame is not None else {}
         try:
-            return self.scope.evaluate(text, variables)
+            return self.scope.evaluate(text, variables, self.level == len(self.frames) - 1)
+        except NotYetError as error:
+            raise _NotYetError(str(error)) from error
         except ExpressionError as error:
             near = list(self.scope.near(text.split(".")[0].split("[")[0]))
             missing = near and "NameError" in str(error)
@@ -202,11 +211,15 @@ class Stepper(FramePrompt):
         first = here if self.cursor.within and by > 0 else here + by
         end = len(self.log) if by > 0 else -1
         for index in range(first, end, by):
-            self.cursor.go_event(index)
-            self._look()
-            stops = self._hits(self.log[index])
+            try:
+                self.cursor.go_event(index)
+                self._look()
+                stops = self._hits(self.log[index])
+            except KeyboardInterrupt:
+                stops = [(0, "interrupted")]
             if stops:
-                self.say("\n".join(f"breakpoint {number}: {why}" for number, why in stops))
+                said = (f"breakpoint {number}: {why}" if number else why for number, why in stops)
+                self.say("\n".join(said))
                 self._arrive(True, "")
                 return
         self.cursor.go_event(end - 1 if by > 0 else -1)
@@ -220,7 +233,9 @@ class Stepper(FramePrompt):
         for number, point in list(self.breakpoints.items()):
             try:
                 why = point.reason(event, lambda text, _: self.evaluate(text))
-            except _EVALUATIONS as error:
+            except _NotYetError:
+                continue
+            except UserError as error:
                 stops.append((number, f"its condition fails here ({error})"))
                 continue
             if not why:
@@ -502,14 +517,29 @@ def _brief(thing: Any) -> str:
     return text if len(text) <= 2000 else text[:2000] + " …"
 
 
+class _Typed(io.StringIO):
+    """Commands given beforehand, which show in the output as if they were typed."""
+
+    def __init__(self, commands: Sequence[str], writes: TextIO) -> None:
+        super().__init__("".join(f"{command}\n" for command in [*commands, "q"]))
+        self._writes = writes
+
+    def readline(self, size: int | None = -1, /) -> str:
+        line = super().readline(-1 if size is None else size)
+        self._writes.write(line)
+        return line
+
+
 def debug(
-    loss: Any, *, gradient: Any = None, limit: int = LIMIT, reads: TextIO | None = None,
-    writes: TextIO | None = None,
+    loss: Any, *, commands: Sequence[str] | None = None, gradient: Any = None,
+    limit: int = LIMIT, reads: TextIO | None = None, writes: TextIO | None = None,
 ) -> None:  # fmt: skip
     """Step through the backward pass of a result at a prompt; `.grad` stays as it is.
 
     Args:
         loss: a `Value` or a `Tensor`, or the `Log` of one.
+        commands: what to do, such as ["n", "p w.grad"], in place of asking: for a text, a test, or
+            a notebook.
         gradient: the upstream gradient of `loss`; 1 for one number.
         limit: bytes of gradients that are kept; see `record`.
         reads: a stream to read commands from, in place of the terminal.
@@ -520,4 +550,7 @@ def debug(
         TypeError: `loss` is neither a `Value` nor a `Tensor`.
     """
     log = loss if isinstance(loss, Log) else record(loss, gradient=gradient, limit=limit)
+    if commands is not None:
+        writes = sys.stdout if writes is None else writes
+        reads = _Typed(commands, writes)
     Stepper(log, frames_of(users_frame()), reads, writes).start()

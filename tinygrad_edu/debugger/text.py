@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import textwrap
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +15,12 @@ if TYPE_CHECKING:
     from tinygrad_edu.debugger.log import Event, Log, Use
 
 _WIDTH = 80
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""Characters that move the cursor, end a line or turn the direction of writing."""
 
 __all__ = [
-    "element_text", "event_text", "gradient_text", "made_text", "place_text", "use_lines",
-    "wrapped",
+    "element_text", "event_text", "gradient_text", "made_text", "place_text", "plain",
+    "use_lines", "wrapped",
 ]  # fmt: skip
 
 def event_text(event: Event, *, check: bool = False, element: tuple[int, ...] | None = None) -> str:
@@ -53,6 +56,7 @@ def event_text(event: Event, *, check: bool = False, element: tuple[int, ...] | 
 
 def wrapped(line: str) -> list[str]:
     """A line in pieces of at most 80 columns, the further ones indented, broken at spaces."""
+    line = plain(line)
     if len(line) <= _WIDTH:
         return [line]
     indent = len(line) - len(line.lstrip())
@@ -60,6 +64,11 @@ def wrapped(line: str) -> list[str]:
     return textwrap.wrap(
         line, _WIDTH, subsequent_indent=further, break_long_words=False, break_on_hyphens=False
     )
+
+
+def plain(text: str) -> str:
+    """A text for one line of a terminal, whatever is in a name: control characters as escapes."""
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def made_text(log: Log, node: Any) -> str:
@@ -78,7 +87,7 @@ def made_text(log: Log, node: Any) -> str:
         made = f"{facts.op_name(node)}({', '.join(inputs + settings)})"
         if facts.op_name(node) == "power_constant":
             made = f"{inputs[0]}**{node._params['exponent']:g}"
-    return f"{log.names[node]} = {made}"
+    return plain(f"{log.names[node]} = {made}")
 
 
 def use_lines(use: Use) -> list[str]:

@@ -200,7 +200,7 @@ def _forward(
     lines = [
         f"{what}{_made_by(node, names)}: {pattern}",
         *_where_lines(node, data, index, count, kind),
-        *(f"  {name} = {text}" for name, text in inputs),
+        *(f"  {name} = {text}" for name, text in dict.fromkeys(inputs)),
         "  reaches the loss: " + _chain([names[n] for n in way]),
         *(_then(n, names) for n in later[:2] if kind == "inf"),
         *_aside_lines(aside, names),
@@ -226,7 +226,7 @@ def _then(node: Any, names: Names) -> str:
     """Where an inf became NaN."""
     index, _ = _first(_data(node), "NaN")
     pattern = _pattern(node, "NaN", _numbers_at(node, index), index)
-    source = facts.source_line(node)
+    source = facts.place(node)
     return f"  becomes NaN in {names[node]}" + (f" at {source}" if source else "") + f": {pattern}"
 
 
@@ -247,7 +247,7 @@ def _where_lines(
     node: Any, a: Array, index: tuple[int, ...], count: int, kind: str
 ) -> list[str]:
     lines = []
-    source, module = facts.source_line(node), facts.module_path(node)
+    source, module = facts.place(node), facts.module_path(node)
     if source:
         lines.append(f"  at {source}" + (f", in {module}" if module else ""))
     if a.ndim:
@@ -267,7 +267,7 @@ def _shown(x: Any, at: Any) -> str:
 def _aside_lines(aside: list[Any], names: Names) -> list[str]:
     found = []
     for node in aside[:3]:
-        source = facts.source_line(node)
+        source = facts.place(node)
         place = f" at {source}" if source else ""
         found.append(
             f"  ({_kind(_data(node))} of {names[node]}{place} does not reach the loss: it is "

@@ -118,9 +118,8 @@ def _module_box(parts: Sequence[Box], group: Group) -> Box:
     operations = [box for box in parts if box.kind == "operation"]
     weights = [box for box in parts if box.kind == "parameter"]
     last = operations[-1] if operations else parts[-1]
-    lines = [_plural(len(operations), "operation")]
-    if weights:
-        lines.append(_plural(len(weights), "weight"))
+    held = f", {_plural(len(weights), 'weight')}" if weights else ""
+    lines = [_plural(len(operations), "operation") + held]
     lines += [line for line in last.lines if line and not line.startswith("grad")][:1]
     return Box(
         "", "module", name, module=tuple(around), lines=tuple(lines),

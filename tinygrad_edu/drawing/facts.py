@@ -6,6 +6,7 @@ A `Value` and a `Tensor` answer alike. Nothing here computes a gradient or chang
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +18,8 @@ from tinygrad_edu.ops.registry import Primitive
 
 __all__ = [
     "Health", "formula", "gradient", "health", "host", "is_constant", "is_scalar", "module_path",
-    "number", "op_name", "parameters", "shape_of", "shape_text", "source_line", "symbol",
-    "value_text", "word",
+    "number", "op_name", "parameters", "place", "shape_of", "shape_text", "source_line",
+    "symbol", "value_text", "word",
 ]  # fmt: skip
 
 _WORDS = {
@@ -83,6 +84,12 @@ def source_line(node: Any) -> str:
         return node.line
     note = note_of(node)
     return note.source if note is not None else ""
+
+
+def place(node: Any) -> str:
+    """The same without folders, "file.py:12", for people."""
+    file, _, line = source_line(node).rpartition(":")
+    return f"{os.path.basename(file)}:{line}" if file else ""
 
 
 def is_scalar(node: Any) -> bool:

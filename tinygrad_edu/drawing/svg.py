@@ -111,7 +111,7 @@ def _slot(arrow: Arrow, boxes: dict[str, Box], prefix: str) -> str:
 
 
 def _called(box: Box) -> str:
-    return dot.plain(" ".join(t for t in (box.title, box.name) if t) or box.id)
+    return dot.plain(" ".join(t for t in (box.title, box.name) if t) or "input")
 
 
 def _fonts(root: ET.Element) -> None:

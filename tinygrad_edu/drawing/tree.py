@@ -90,7 +90,7 @@ def _branches(children: Sequence[Arrow], rest: str) -> list[tuple[str, str, str,
 def _row(first: str, slot: str, box: Box, mark: str) -> str:
     name = dict(box.details).get("name", box.name) if box.name else ""
     named = f"{name} = {box.title}" if name and box.title else name or box.title
-    head = first + slot + dot.plain(named or box.id) + dot.plain(mark)
+    head = first + slot + dot.plain(named or "input") + dot.plain(mark)
     facts = [dot.plain(line) for line in box.lines]
     room = max(_COLUMN, len(head) + 2)
     over = room + len("  ".join(facts)) - _WIDTH
