@@ -99,7 +99,8 @@ class Page:
         request = urllib.request.Request(f"http://127.0.0.1:{port}/json/new", method="PUT")
         with urllib.request.urlopen(request, timeout=60) as answer:
             made = json.load(answer)
-        self._socket = Socket("127.0.0.1", port, "/" + made["webSocketDebuggerUrl"].split("/", 3)[3])
+        path = made["webSocketDebuggerUrl"].split("/", 3)[3]
+        self._socket = Socket("127.0.0.1", port, f"/{path}")
         self._count = 0
         self.errors: list[str] = []
         self.requests: list[str] = []
@@ -137,7 +138,7 @@ class Page:
             mobile=False,
         )  # fmt: skip
         self.call("Page.navigate", url=path.as_uri() + fragment)
-        self.until("document.readyState === 'complete' && document.querySelector('.tools') !== null")
+        self.until("document.readyState === 'complete' && !!document.querySelector('.tools')")
         return self
 
     def value(self, script: str) -> Any:
@@ -156,7 +157,8 @@ class Page:
     def key(self, *keys: str, shift: bool = False) -> None:
         """Press keys, one after the other: names such as "ArrowRight", or characters."""
         for key in keys:
-            code = _KEYS.get(key, ord(key[0].upper()))
+            letter = len(key) == 1 and key.isalnum()
+            code = ord(key.upper()) if letter else _KEYS.get(key, 0)
             text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
             facts: dict[str, Any] = {
                 "key": key, "windowsVirtualKeyCode": code, "modifiers": 8 if shift else 0,

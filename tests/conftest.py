@@ -13,7 +13,7 @@ from hypothesis import settings
 for library in ("OPENBLAS", "OMP", "MKL"):
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
-pytest_plugins = ["tinygrad_edu.testing.plugin", "pytester"]
+pytest_plugins = ["tinygrad_edu.testing.plugin", "pytester", "browser"]
 
 # A busy machine is no failure of the code, and a second run draws the same examples.
 settings.register_profile("project", deadline=None, derandomize=True)

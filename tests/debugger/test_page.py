@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from browser import Page
+from drawing.graphs import NASTY, gpt_loss
 
 import tinygrad_edu as tg
-from tests.browser import Page, _port, browser  # noqa: F401 - fixtures
-from tests.drawing.graphs import NASTY, gpt_loss
 from tinygrad_edu import nn
 from tinygrad_edu.debugger.log import record
 from tinygrad_edu.debugger.prompt import Stepper
@@ -172,7 +172,8 @@ def test_watches_show_old_and_new(browser: Page, tmp_path: Path) -> None:
     page = opened(browser, tmp_path, program(), "#e1")
     page.click("[data-box='n2']")
     page.value("document.querySelector('.panel button:not(.link)').click()")
-    page.value("[...document.querySelectorAll('button')].find(b => b.textContent === 'watch e').click()")
+    buttons = "[...document.querySelectorAll('button')]"
+    page.value(f"{buttons}.find(b => b.textContent === 'watch e').click()")
     page.value("stepper.go(stepper.F + 3)")
     text = page.value("document.querySelector('.watch').textContent")
     assert "e.grad" in text and "→" in text
@@ -192,7 +193,8 @@ def test_arrays_in_modules_step_too(browser: Page, tmp_path: Path) -> None:
     loss = ((model(x) - 1) ** 2).mean()
     log = record(loss)
     page = opened(browser, tmp_path, loss, f"#e{len(log)}")
-    assert "norm" in page.value(EVENT) and "shapes" in page.value(EVENT)
+    assert "linear((5, 3), 0.weight, 0.bias)" in page.value(EVENT)
+    assert "norm" in page.value(EVENT)
     assert page.value("document.querySelectorAll('.box.now').length") == 1
     page.value("document.querySelector('.graph').focus()")
     page.key("ArrowLeft", shift=True)

@@ -9,11 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-import tinygrad_edu as tg
-from tests.drawing.graphs import (
+from drawing.graphs import (
     NASTY,
     SVG,
     edges_of_graph,
@@ -24,6 +20,10 @@ from tests.drawing.graphs import (
     needs_graphviz,
     texts_of,
 )
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tinygrad_edu as tg
 from tinygrad_edu import graph, nn
 from tinygrad_edu.drawing.build import build, modules_of
 from tinygrad_edu.drawing.draw import draw

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from drawing.graphs import gpt_loss, mlp_loss
 
 import tinygrad_edu as tg
-from tests.drawing.graphs import gpt_loss, mlp_loss
 from tinygrad_edu import nn
 from tinygrad_edu.drawing import overlays
 from tinygrad_edu.drawing.draw import draw

@@ -1,4 +1,4 @@
-"""The page of a drawing in headless Chromium: layout, keys, search, modules, details, code, text."""
+"""The page of a drawing in headless Chromium: layout, keys, search, modules, details, code."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from browser import Page
+from drawing.graphs import NASTY, gpt_loss
 
 import tinygrad_edu as tg
-from tests.browser import Page, _port, browser  # noqa: F401 - fixtures
-from tests.drawing.graphs import NASTY, gpt_loss
 from tinygrad_edu.drawing.draw import draw
 
 SHOWN = "[...document.querySelectorAll('.box')].filter(b => b.dataset.box).map(b => b.dataset.box)"
@@ -51,7 +51,8 @@ OVERLAPS = """(() => {
   let n = 0;
   for (let i = 0; i < boxes.length; i++) for (let j = 0; j < i; j++) {
     const a = boxes[i], b = boxes[j];
-    if (a.left < b.right - 0.5 && b.left < a.right - 0.5 && a.top < b.bottom - 0.5 && b.top < a.bottom - 0.5) n++;
+    const across = a.left < b.right - 0.5 && b.left < a.right - 0.5;
+    if (across && a.top < b.bottom - 0.5 && b.top < a.bottom - 0.5) n++;
   }
   return n; })()"""
 SPILLS = """[...document.querySelectorAll('.box')].filter(box => {
@@ -123,11 +124,13 @@ def test_modules_open_and_close(browser: Page, tmp_path: Path) -> None:
     page.click("[data-module='GPT.blocks.0']", clicks=1)
     assert page.value(SELECTED) == "blocks.0"
     page.key("Enter")
-    assert page.value("document.querySelector(\"[data-module='GPT.blocks.0']\")") is None
-    assert page.value("document.querySelectorAll(\"[data-module='GPT.blocks.0.attn']\").length") == 1
-    page.value("[...document.querySelectorAll('.label')].find(l => l.textContent.includes('blocks.0'))"
+    closed = "document.querySelectorAll(\"[data-module='GPT.blocks.0%s']\").length"
+    assert page.value(closed % "") == 0
+    assert page.value(closed % ".attn") == 1
+    labels = "[...document.querySelectorAll('.label')]"
+    page.value(f"{labels}.find(l => l.textContent.includes('blocks.0'))"
                ".dispatchEvent(new MouseEvent('click'))")  # fmt: skip
-    assert page.value("document.querySelectorAll(\"[data-module='GPT.blocks.0']\").length") == 1
+    assert page.value(closed % "") == 1
 
 
 def test_searching_opens_what_it_finds(browser: Page, tmp_path: Path) -> None:
@@ -142,10 +145,11 @@ def test_searching_opens_what_it_finds(browser: Page, tmp_path: Path) -> None:
     assert page.value("document.querySelectorAll('.box.chosen').length") == 1
     detail = page.value("document.querySelector('.details').textContent")
     assert "blocks.1.attn.qkv.weight" in detail
-    page.value("document.querySelector('[type=search]').value = 'linear'; "
-               "document.querySelector('[type=search]').dispatchEvent(new Event('input'))")  # fmt: skip
+    page.value("(() => { const s = document.querySelector('[type=search]'); s.value = 'linear'; "
+               "s.dispatchEvent(new Event('input')); })()")  # fmt: skip
     count = int(page.value("document.querySelector('.found').textContent").split()[0])
-    assert count == sum(b.title == "linear" for b in draw(gpt_loss(2), collapse="none").picture().boxes)
+    boxes = draw(gpt_loss(2), collapse="none").picture().boxes
+    assert count == sum(b.title == "linear" for b in boxes)
     page.key("Enter", "Enter")
     assert page.value("document.querySelector('.found').textContent") == f"2 of {count}"
 
@@ -181,7 +185,7 @@ def test_light_dark_and_a_narrow_page(browser: Page, tmp_path: Path) -> None:
 def test_it_reads_as_text(browser: Page, tmp_path: Path) -> None:
     page = opened(browser, tmp_path, expression())
     lines = page.value("[...document.querySelectorAll('.list li')].map(li => li.textContent)")
-    assert len(lines) == 5
+    assert len(lines) == 6
     assert lines[-1].startswith("× loss of tanh, × e: ")
     assert page.value("document.querySelectorAll('.box:not([aria-label])').length") == 0
     page.value("document.querySelector('.list button').click()")
@@ -196,8 +200,8 @@ def test_any_text_survives_and_injects_nothing(browser: Page, tmp_path: Path, na
     assert page.value("document.querySelectorAll('.box').length") == 2
     shown = page.value("document.querySelector('[data-box=n0] .head')?.textContent ?? ''")
     assert shown == name
-    assert page.value("JSON.parse(document.getElementById('data').textContent).picture.boxes[0].name"
-                      ) == name  # fmt: skip
+    data = "JSON.parse(document.getElementById('data').textContent)"
+    assert page.value(f"{data}.picture.boxes[0].name") == name
 
 
 def test_the_page_stands_alone(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from drawing.graphs import NASTY, gpt_loss, mlp_loss, needs_graphviz
 
 import tinygrad_edu as tg
-from tests.drawing.graphs import NASTY, gpt_loss, mlp_loss, needs_graphviz
 from tinygrad_edu.drawing import render
 from tinygrad_edu.drawing.draw import DrawingError, draw, print_graph
 from tinygrad_edu.drawing.tree import tree_text

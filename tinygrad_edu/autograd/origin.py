@@ -11,7 +11,9 @@ from typing import Any
 _PACKAGE = str(Path(__file__).resolve().parent.parent) + os.sep
 # nn, optim and demos lie beside the package and are linked into it; demos count as the user's.
 _BESIDE = tuple(str(Path(_PACKAGE).parent / room) + os.sep for room in ("nn", "optim"))
-_ours: dict[str, bool] = {}
+# Python's own `cmd` runs the commands of our prompts: no line of the user's.
+_PROMPTS = os.path.join(os.path.dirname(os.__file__), "cmd.py")
+_ours: dict[str, bool] = {_PROMPTS: True}
 
 
 def _is_ours(filename: str) -> bool:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import functools
 import importlib
 import threading
+import types
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -37,6 +38,8 @@ applying = importlib.import_module("tinygrad_edu.autograd.apply")
 _MOST = 20_000
 """Notes with variables, in all; further ones keep their line only."""
 _LONG = 120
+_MACHINERY = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
+"""Not noted: modules, functions and classes are no state."""
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
@@ -120,7 +123,7 @@ def _forget(key: int, reference: Any) -> None:
 def _snapshot(frame: FrameType) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, thing in origin.variables(frame).items():
-        if name.startswith("__"):
+        if name.startswith("__") or isinstance(thing, _MACHINERY):
             continue
         if isinstance(thing, (Tensor, Value)):
             found[name] = weakref.ref(thing)

@@ -45,7 +45,10 @@ def result_of(
     if not path.is_file():
         raise ScriptError(f"there is no file {path}")
     with _as_program(path, arguments):
-        found = runpy.run_path(str(path), run_name="__main__")
+        try:
+            found = runpy.run_path(str(path), run_name="__main__")
+        except SystemExit as stop:
+            found = _variables_at(stop, str(path))
     if name:
         if name not in found:
             known = ", ".join(k for k, v in found.items() if isinstance(v, (Value, Tensor)))
@@ -61,6 +64,16 @@ def result_of(
             "name it loss, or say which with --name"
         )
     return (numbers or made)[-1], found
+
+
+def _variables_at(stop: SystemExit, path: str) -> dict[str, Any]:
+    """The variables of a script that ended itself, as `sys.exit(main())` does."""
+    trace = stop.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == path:
+            return dict(trace.tb_frame.f_globals)
+        trace = trace.tb_next
+    raise stop
 
 
 def _checked(thing: Any, name: str) -> Any:

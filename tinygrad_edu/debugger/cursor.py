@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from typing import Any
 
 from tinygrad_edu.debugger.log import Event, Log, Use
+from tinygrad_edu.drawing import facts
 
 __all__ = ["Cursor"]
 
@@ -13,7 +14,8 @@ Array = Any
 
 
 class Cursor:
-    """A moment of a backward pass: after so many contributions.
+    """A moment of a backward pass: after so many contributions (those to constants of the program
+    are not counted).
 
     Nothing is undone when it moves back: a gradient at a moment is the sum of what had arrived.
 
@@ -28,7 +30,8 @@ class Cursor:
         self._steps: list[tuple[int, Use | None]] = []
         self._ends: list[int] = []
         for event in log:
-            self._steps += [(event.index, use) for use in event.uses] or [(event.index, None)]
+            told = [use for use in event.uses if not facts.is_constant(use.input)]
+            self._steps += [(event.index, use) for use in told] or [(event.index, None)]
             self._ends.append(len(self._steps))
         self._changes: dict[int, list[int]] = {}
         for place, (_, use) in enumerate(self._steps, 1):

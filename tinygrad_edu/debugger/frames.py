@@ -7,12 +7,10 @@ the post-mortem and `breakpoint()` use it as it is.
 from __future__ import annotations
 
 import cmd
-import contextlib
 import difflib
 import linecache
 import os
 import pprint
-import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,14 +22,13 @@ import numpy as np
 
 from tinygrad_edu.autograd import origin
 from tinygrad_edu.autograd.tensor import Tensor
+from tinygrad_edu.debugger.history import History
 from tinygrad_edu.debugger.text import wrapped
 from tinygrad_edu.scalar.value import Value
 
 __all__ = ["Frame", "FramePrompt", "UserError", "frames_of", "frames_of_traceback"]
 
 _WIDTH = 80
-_DELIMITERS = " \t\n`~!@$%^&*()-=+{}\\|;'\",<>/?"
-"""Where a word begins for completion: the names of nodes have : . # and brackets inside."""
 _ABBREVIATIONS = {"?": "h", "help": "h", "quit": "q", "exit": "q", "where": "w", "bt": "w",
                   "list": "l", "up": "u", "down": "d", "print": "p"}  # fmt: skip
 
@@ -62,12 +59,17 @@ class Frame:
         return f"{os.path.basename(self.file)}:{self.line}{where}" + (f"   {text}" if text else "")
 
 
+def _passed_over(file: str) -> bool:
+    """Whether a frame is ours, or Python's own that runs a script."""
+    return origin._is_ours(file) or file.startswith("<frozen ")
+
+
 def frames_of(frame: FrameType | None) -> list[Frame]:
     """The stack of the user's program, the innermost last; our own frames are left out."""
     found: list[Frame] = []
     while frame is not None:
         code = frame.f_code
-        if not origin._is_ours(code.co_filename):
+        if not _passed_over(code.co_filename):
             variables = origin.variables(frame)
             found.append(
                 Frame(code.co_filename, frame.f_lineno, code.co_name, variables, frame.f_globals)
@@ -81,7 +83,7 @@ def frames_of_traceback(trace: TracebackType | None) -> list[Frame]:
     found: list[Frame] = []
     while trace is not None:
         code = trace.tb_frame.f_code
-        if not origin._is_ours(code.co_filename):
+        if not _passed_over(code.co_filename):
             variables = origin.variables(trace.tb_frame)
             found.append(Frame(
                 code.co_filename, trace.tb_lineno, code.co_name, variables, trace.tb_frame.f_globals
@@ -117,7 +119,7 @@ class FramePrompt(cmd.Cmd):
 
     def start(self) -> None:
         """Read and do, until `q` or the end of the input; Ctrl-C comes back to the prompt."""
-        with _History(self.use_rawinput):
+        with History(self.use_rawinput):
             intro: str | None = None
             while not self.left:
                 try:
@@ -142,13 +144,17 @@ class FramePrompt(cmd.Cmd):
         except UserError as error:
             self.say(str(error))
         except Exception as error:  # noqa: BLE001 - a prompt has no traceback of ours
-            said = f"{type(error).__name__}: {error}"
+            ours = type(error).__module__.startswith("tinygrad_edu.")
+            said = str(error) if ours else f"{type(error).__name__}: {error}"
             self.say("\n".join(part for line in said.splitlines() for part in wrapped(line)))
         return False
 
     def split(self, line: str) -> tuple[str, str]:
-        """(the command, what follows it)."""
-        word, _, rest = line.strip().partition(" ")
+        """(the command, what follows it); "?b" is "h b", and "!x" is "p x"."""
+        line = line.strip()
+        if line[:1] in ("?", "!"):
+            line = f"{'h' if line[0] == '?' else 'p'} {line[1:]}"
+        word, _, rest = line.partition(" ")
         return self.abbreviations().get(word, word), rest.strip()
 
     def abbreviations(self) -> Mapping[str, str]:
@@ -158,7 +164,8 @@ class FramePrompt(cmd.Cmd):
     def default(self, line: str) -> None:
         """A word that is no command: its value, if it has one."""
         word = line.split()[0]
-        near = difflib.get_close_matches(word, [*self.commands(), *self.known()], n=3, cutoff=0.6)
+        names = sorted({*self.commands(), *self.known()})
+        near = difflib.get_close_matches(word, names, n=3, cutoff=0.6)
         try:
             self.do_p(line)
         except UserError as error:
@@ -310,13 +317,16 @@ class FramePrompt(cmd.Cmd):
 
     def do_debug(self, text: str) -> None:
         """debug NAME: step through the backward pass from it."""
-        from tinygrad_edu.debugger.log import record
+        from tinygrad_edu.debugger.log import LIMIT, Log
         from tinygrad_edu.debugger.prompt import Stepper
+        from tinygrad_edu.drawing.names import nodes_in
         from tinygrad_edu.errors import GraphError
 
+        frame = self.frame
+        variables = {**frame.shared, **frame.variables} if frame is not None else {}
         try:
-            log = record(self.node(text))
-        except (GraphError, TypeError) as error:
+            log = Log(self.node(text), None, LIMIT, nodes_in(variables))
+        except GraphError as error:
             raise UserError(str(error)) from error
         Stepper(log, self.frames, self._reads, self._writes).start()
 
@@ -334,11 +344,23 @@ class FramePrompt(cmd.Cmd):
                 raise UserError(f"there is no command {text}; h lists them")
             self.say(textwrap.fill(" ".join((made.__doc__ or "").split()), _WIDTH))
             return
-        for name in self.commands():
-            text = " ".join((getattr(self, f"do_{name}").__doc__ or "").split())
-            usage, _, what = text.partition(": ")
-            first = what.split("; ")[0].rstrip(".")
-            self.say(textwrap.fill(f"{usage:<20} {first}", _WIDTH, subsequent_indent=" " * 21))
+        known = self.commands()
+        for heading, names in self.groups.items():
+            self.say(self.coloured(heading, "1"))
+            for name in names:
+                self._help_line(name)
+        rest = [name for name in known if not any(name in names for names in self.groups.values())]
+        for name in rest:
+            self._help_line(name)
+
+    groups: Mapping[str, Sequence[str]] = {}
+    """Commands by what they are for, in the order in which `h` shows them; others follow."""
+
+    def _help_line(self, name: str) -> None:
+        text = " ".join((getattr(self, f"do_{name}").__doc__ or "").split())
+        usage, _, what = text.partition(": ")
+        first = what.split("; ")[0].rstrip(".")
+        self.say(textwrap.fill(f"{usage:<20} {first}", _WIDTH, subsequent_indent=" " * 21))
 
     def completenames(self, text: str, *ignored: Any) -> list[str]:
         """Commands and names that begin so."""
@@ -356,52 +378,3 @@ class FramePrompt(cmd.Cmd):
 def _shown(thing: Any) -> str:
     text = repr(thing)
     return text if len(text) <= 2000 else text[:2000] + " …"
-
-
-class _History:
-    """readline for as long as a prompt is open: its completion, and a history that is kept between
-    sessions where the folder for it can be written. A Python prompt that was there before finds its
-    own again.
-    """
-
-    def __init__(self, wanted: bool) -> None:
-        self._readline: Any = None
-        self._path: Path | None = None
-        if wanted and sys.stdin is not None and sys.stdin.isatty():
-            with contextlib.suppress(ImportError):  # Windows has none: a prompt without history
-                import readline
-
-                self._readline = readline
-
-    def __enter__(self) -> None:
-        readline = self._readline
-        if readline is None:
-            return
-        length = readline.get_current_history_length()
-        self._typed = [readline.get_history_item(i) for i in range(1, length + 1)]
-        self._delimiters, self._length = (
-            readline.get_completer_delims(), readline.get_history_length(),
-        )  # fmt: skip
-        readline.set_completer_delims(_DELIMITERS)
-        readline.clear_history()
-        folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-        path = folder / "tinygrad_edu" / "history"
-        with contextlib.suppress(OSError):  # nowhere to write: nothing is kept
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.touch()
-            readline.read_history_file(path)
-            self._path = path
-
-    def __exit__(self, *_: object) -> None:
-        readline = self._readline
-        if readline is None:
-            return
-        if self._path is not None:
-            with contextlib.suppress(OSError):
-                readline.set_history_length(1000)
-                readline.write_history_file(self._path)
-        readline.set_history_length(self._length)
-        readline.set_completer_delims(self._delimiters)
-        readline.clear_history()
-        for line in self._typed:
-            readline.add_history(line)

@@ -14,6 +14,7 @@ dropped as well, and found by running the pass again.
 from __future__ import annotations
 
 import math
+import threading
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -499,9 +500,21 @@ def record(loss: Any = None, *, gradient: Any = None, limit: int = LIMIT) -> Any
     return Log(loss, gradient, limit, names_in())
 
 
+_passes = threading.local()
+
+
+def recording_a_pass() -> bool:
+    """Whether this thread is inside a pass of a log; hooks run there as in `backward()`."""
+    return getattr(_passes, "running", False)
+
+
 def _sweep(root: Any, gradient: Any, told: Any, observed: Any) -> list[Any]:
     if isinstance(root, Tensor):
-        return list(carried(root, gradient, told, observed))
+        before, _passes.running = recording_a_pass(), True
+        try:
+            return list(carried(root, gradient, told, observed))
+        finally:
+            _passes.running = before
     if root.op is None:
         raise GraphError(
             f"{root!r} was made by no operation, so there is no backward pass to record; record "

@@ -1,4 +1,4 @@
-"""A log as one page that needs nothing else: the graph stands still, a slider moves through events."""
+"""A log as one page that needs nothing else: the graph stands still, a slider moves in time."""
 
 from __future__ import annotations
 

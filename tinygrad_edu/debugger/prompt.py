@@ -8,24 +8,19 @@ changes.
 
 from __future__ import annotations
 
-import difflib
 import io
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, TextIO
 
-import numpy as np
-
+from tinygrad_edu.autograd.tensor import Tensor
 from tinygrad_edu.debugger.breakpoints import KINDS, Breakpoint, BreakpointError
-from tinygrad_edu.debugger.cursor import Cursor
-from tinygrad_edu.debugger.frames import Frame, FramePrompt, UserError, frames_of
+from tinygrad_edu.debugger.frames import Frame, UserError, frames_of
 from tinygrad_edu.debugger.log import LIMIT, Event, Log, record
+from tinygrad_edu.debugger.looking import Looking, NoGradientYetError
 from tinygrad_edu.debugger.text import event_text, place_text, use_lines, wrapped
-from tinygrad_edu.debugger.views import ExpressionError, NodeView, NotYetError, Scope
 from tinygrad_edu.drawing import facts
 from tinygrad_edu.drawing.names import users_frame
-from tinygrad_edu.errors import GraphError
 
 __all__ = ["Stepper", "debug"]
 
@@ -36,12 +31,17 @@ _OTHER_WORDS = {
 }  # fmt: skip
 
 
-class _NotYetError(UserError):
-    """An expression reads a gradient that has not arrived."""
+_GROUPS = {
+    "moving": "n s c rn rs rc goto until last first run restart".split(),
+    "stopping": "b tbreak clear ignore condition".split(),
+    "looking": "p pp display undisplay i ledger tree draw zoom check element".split(),
+    "the program": "l w u d vars".split(),
+    "asking": "explain why_nan why_zero bisect".split(),
+}
 
 
-class Stepper(FramePrompt):
-    """A prompt on a log.
+class Stepper(Looking):
+    """A prompt that walks a log.
 
     Args:
         log: the events.
@@ -49,25 +49,23 @@ class Stepper(FramePrompt):
         reads, writes: streams to use in place of the terminal.
     """
 
+    groups = _GROUPS
+
     def __init__(
-        self, log: Log, frames: list[Frame] | None = None, reads: TextIO | None = None,
+        self, log: Log, frames: Sequence[Frame] = (), reads: TextIO | None = None,
         writes: TextIO | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(frames or [], reads, writes)
-        self._outer = self.frames
-        self.log = log
-        self.cursor = Cursor(log)
-        self.scope = Scope(self.cursor)
+        super().__init__(log, frames, reads, writes)
         self.breakpoints: dict[int, Breakpoint] = {}
         self._made = 0
-        self.watches: dict[str, str] = {}
         self.checks = False
         self.element: tuple[int, ...] | None = None
         self._look()
         seed = facts.host(log.gradient(log.root))
         seed_text = facts.number(seed) if seed.ndim == 0 else f"shape {seed.shape}"
         self.intro = "\n".join((
-            f"{len(log)} events from {log.loss}, whose gradient {seed_text} is where it begins",
+            f"{len(log)} event{'s' * (len(log) != 1)} from {log.loss}, "
+            f"whose gradient {seed_text} is where it begins",
             "n next event   s one contribution   rn rs back   c to a breakpoint   h help",
         ))  # fmt: skip
 
@@ -94,7 +92,7 @@ class Stepper(FramePrompt):
             raise UserError(end)
         self._look()
         self._show()
-        self._watch()
+        self.watch()
 
     def _show(self) -> None:
         event = self.cursor.event
@@ -114,64 +112,9 @@ class Stepper(FramePrompt):
         done = event.uses.index(use) + 1 if use is not None else 0
         head = f"[{event.index + 1}/{len(self.log)}, {done} of {len(event.uses)}] {event.name}"
         place = place_text(event)
-        lines = [self.coloured(f"{head}  {place}".rstrip(), "1")]
-        lines += use_lines(use) if use is not None else []
-        return [part for line in lines for part in wrapped(line)]
-
-    def _watch(self) -> None:
-        for text, old in self.watches.items():
-            new = self._value_text(text)
-            if new != old:
-                self.say(f"  watch {text}: {old} → {new}")
-                self.watches[text] = new
-
-    def _value_text(self, text: str) -> str:
-        try:
-            found = self.evaluate(text)
-            return found if isinstance(found, str) else _brief(found)
-        except _NotYetError:
-            return "–"
-        except UserError as error:
-            return str(error)
-
-    def evaluate(self, text: str) -> Any:
-        """The value of an expression among nodes and the frame's variables.
-
-        Raises:
-            UserError: it fails.
-        """
-        frame = self.frame
-        variables = {**frame.shared, **frame.variables} if frame is not None else {}
-        try:
-            return self.scope.evaluate(text, variables, self.level == len(self.frames) - 1)
-        except NotYetError as error:
-            raise _NotYetError(str(error)) from error
-        except ExpressionError as error:
-            near = list(self.scope.near(text.split(".")[0].split("[")[0]))
-            missing = near and "NameError" in str(error)
-            hint = f"; nodes like it: {', '.join(near)}" if missing else ""
-            raise UserError(f"{error}{hint}") from error
-
-    def node(self, text: str) -> Any:
-        """The node of a name, or that an expression gives.
-
-        Raises:
-            UserError: there is none.
-        """
-        if text in self.scope.nodes:
-            return self.scope.nodes[text]
-        if not text:
-            raise UserError("which one? give a node's name; tree shows them all")
-        found = self.evaluate(text)
-        if isinstance(found, NodeView):
-            return found._node
-        near = difflib.get_close_matches(text, list(self.scope.nodes), n=3, cutoff=0.3)
-        hint = f": {', '.join(near)}?" if near else "; tree shows them"
-        raise UserError(f"{text} is no node of this pass{hint}")
-
-    def known(self) -> list[str]:
-        """Names that an expression may have."""
-        return [*self.scope.nodes, *super().known()]
+        first = [self.coloured(part, "1") for part in wrapped(f"{head}  {place}".rstrip())]
+        lines = use_lines(use) if use is not None else []
+        return first + [part for line in lines for part in wrapped(line)]
 
     # Moving
 
@@ -225,7 +168,7 @@ class Stepper(FramePrompt):
         self.cursor.go_event(end - 1 if by > 0 else -1)
         self._look()
         self.say("the end of the pass" if by > 0 else "the start of the pass")
-        self._watch()
+        self.watch()
 
     def _hits(self, event: Event) -> list[tuple[int, str]]:
         """Breakpoints that stop here; log-points are printed, and ignored ones counted."""
@@ -233,7 +176,7 @@ class Stepper(FramePrompt):
         for number, point in list(self.breakpoints.items()):
             try:
                 why = point.reason(event, lambda text, _: self.evaluate(text))
-            except _NotYetError:
+            except NoGradientYetError:
                 continue
             except UserError as error:
                 stops.append((number, f"its condition fails here ({error})"))
@@ -257,7 +200,7 @@ class Stepper(FramePrompt):
         out = [parts[0]]
         for part in parts[1:]:
             inside, closed, rest = part.partition("}")
-            out.append(f"{self._value_text(inside)}{rest}" if closed else "{" + part)
+            out.append(f"{self.value(inside)[0]}{rest}" if closed else "{" + part)
         return "".join(out)
 
     def do_goto(self, text: str) -> None:
@@ -354,95 +297,7 @@ class Stepper(FramePrompt):
             raise UserError(f"there is no breakpoint {text.strip() or '?'}; there are: {known}")
         return int(text)
 
-    def do_display(self, text: str) -> None:
-        """display [EXPR]: show an expression whenever its value has changed: old → new."""
-        if not text:
-            for watched, value in self.watches.items():
-                self.say(f"{watched} = {value}")
-            return
-        self.watches[text] = self._value_text(text)
-        self.say(f"  watch {text}: {self.watches[text]}")
-
-    def do_undisplay(self, text: str) -> None:
-        """undisplay [EXPR]: watch it no more, or nothing."""
-        if not text:
-            self.watches.clear()
-        elif self.watches.pop(text, None) is None:
-            raise UserError(f"{text} is not watched; display lists what is")
-
-    # Looking
-
-    def do_p(self, text: str) -> None:
-        """p EXPR: a node's name, or an expression: p w.grad, p upstream, p a.data * b.data."""
-        if not text:
-            text = self.cursor.event.name if self.cursor.event is not None else self.log.loss
-        self.say(_brief(self.evaluate(text)))
-
-    def do_i(self, text: str) -> None:
-        """i [NODE]: everything about a node: how it was made, its numbers, who uses it."""
-        event = self.cursor.event
-        node = self.node(text) if text else event.node if event is not None else self.log.root
-        self.say(repr(NodeView(node, self.cursor)))
-        for what, fact in (
-            ("formula", facts.formula(node)), ("line", facts.source_line(node)),
-            ("module", facts.module_path(node)),
-            ("numbers", "" if facts.is_scalar(node) else str(facts.health(node.data))),
-        ):  # fmt: skip
-            if fact:
-                self.say("\n".join(wrapped(f"  {what}: {fact}")))
-        users = {entry.node for entry in self.log.ledger(node) if entry.node}
-        if users:
-            self.say("\n".join(wrapped(f"  used by: {', '.join(sorted(users))}")))
-
-    def do_ledger(self, text: str) -> None:
-        """ledger [NODE]: each contribution to a gradient, in order, with what it came to."""
-        event = self.cursor.event
-        name = text or (event.uses[0].name if event is not None and event.uses else self.log.loss)
-        node = self.node(name)
-        kept = facts.gradient(node)
-        for entry in self.log.ledger(node):
-            mark = "·" if entry.event < 0 or self._happened(entry.event, node) else " "
-            who = f"[{entry.event + 1}] {entry.node}" if entry.node else "[0] where it begins"
-            amount, after = _brief(facts.host(entry.contribution)), _brief(facts.host(entry.after))
-            self.say(f" {mark} {who:<28} {amount:>16} → {after}")
-        if kept is not None and not np.array_equal(kept, np.asarray(self.log.gradient(node))):
-            self.say(f"   {name}.grad holds {_brief(kept)}: other passes have added to it")
-
-    def _happened(self, index: int, node: Any) -> bool:
-        event = self.cursor.event
-        if event is None or index > event.index:
-            return False
-        return index < event.index or not self.cursor.within or self.cursor.use in event.uses
-
-    def do_tree(self, text: str) -> None:
-        """tree [NODE]: the graph that it was made by, in lines."""
-        from tinygrad_edu.drawing.draw import draw
-
-        root = self.node(text) if text else self.log.root
-        self.say(draw(root, names=self._titles(), gradients=False).tree())
-
-    def do_draw(self, text: str) -> None:
-        """draw FILE: the graph, the current node marked, as a picture; .html steps through it."""
-        from tinygrad_edu.drawing.draw import DrawingError, draw
-
-        if not text:
-            raise UserError("draw takes a file, as in draw loss.svg")
-        try:
-            if text.endswith(".html"):
-                self.log.save_html(Path(text))
-            else:
-                event = self.cursor.event
-                marked = [event.node] if event is not None else []
-                draw(self.log.root, marked=marked, names=self._titles()).save(Path(text))
-        except (DrawingError, OSError) as error:
-            raise UserError(str(error)) from error
-        self.say(text)
-
-    def _titles(self) -> dict[str, Any]:
-        return {
-            name: node for name, node in self.scope.nodes.items() if self.log.name(node) == name
-            and ":" not in name
-        }  # fmt: skip
+    # What a step shows
 
     def do_check(self, text: str) -> None:
         """check: hold each contribution to differences as well, or no more."""
@@ -452,44 +307,35 @@ class Stepper(FramePrompt):
             self._show()
 
     def do_element(self, text: str) -> None:
-        """element [I,J]: the element of arrays that is shown in numbers; without, the largest."""
-        if not text:
-            self.element = None
-            return
-        try:
-            self.element = tuple(int(part) for part in text.replace(",", " ").split())
-        except ValueError as error:
-            raise UserError("element takes an index, as in element 0,2") from error
+        """element [I,J]: the element of arrays that is shown in numbers, where they have it;
+        without, the largest.
+        """
+        self.element = _index(text) if text else None
         self._show()
 
-    # Questions
+    def do_zoom(self, text: str) -> None:
+        """zoom NODE [I,J]: step through what a node is made of: the scalar graph of an element, or
+        the operations that a fused one stands for; q comes back.
+        """
+        from tinygrad_edu.debugger.zoom import zoom
 
-    def do_explain(self, text: str) -> None:
-        """explain NODE: its gradient as a sum over paths, with the product along each."""
-        from tinygrad_edu.debugger.explain import explain
+        name, _, at = text.partition(" ") if text not in self.scope.nodes else (text, "", "")
+        node, index = self.node(name), _index(at) if at else None
+        opened = zoom(node, index)
+        found = self.log.gradient(node)
+        arriving = None if found is None else facts.host(found)
+        if arriving is not None and not isinstance(opened.root, Tensor):
+            arriving = arriving[index or ()]
+        inside = Stepper(opened.log(arriving), self.frames, self._reads, self._writes)
+        inside.prompt = "(tg zoom) "
+        inside.start()
 
-        try:
-            self.say(str(explain(self.node(text), self.log)))
-        except GraphError as error:
-            raise UserError(str(error)) from error
 
-    def do_why_nan(self, text: str) -> None:
-        """why_nan: where the first NaN or inf was born, and the usual cure."""
-        from tinygrad_edu.debugger.why_nan import why_nan
-
-        self.say(str(why_nan(self.node(text) if text else self.log.root)))
-
-    def do_why_zero(self, text: str) -> None:
-        """why_zero NODE: why its gradient is 0."""
-        from tinygrad_edu.debugger.why_zero import why_zero
-
-        self.say(str(why_zero(self.node(text), self.log)))
-
-    def do_bisect(self, text: str) -> None:
-        """bisect: the first operation whose own derivative disagrees with differences."""
-        from tinygrad_edu.debugger.bisect import bisect_gradient
-
-        self.say(str(bisect_gradient(self.log)))
+def _index(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.strip("[]() ").replace(",", " ").split())
+    except ValueError as error:
+        raise UserError(f"{text!r}: it takes an index, such as 0,2") from error
 
 
 def _count(text: str) -> int:
@@ -500,23 +346,6 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _brief(thing: Any) -> str:
-    """A value in a line or a few: numbers as they are shown elsewhere."""
-    if isinstance(thing, NodeView):
-        return repr(thing)
-    if isinstance(thing, (float, np.floating)):
-        return facts.number(thing)
-    if isinstance(thing, np.ndarray):
-        if thing.ndim == 0:
-            return facts.number(thing) if thing.dtype.kind == "f" else str(thing[()])
-        if thing.size <= 8 and thing.ndim == 1 and thing.dtype.kind in "fiu":
-            return "[" + " ".join(facts.number(x) for x in thing) + "]"
-        if thing.size > 64 and thing.dtype.kind == "f":
-            return f"{thing.shape}: {facts.health(thing)}"
-    text = repr(thing)
-    return text if len(text) <= 2000 else text[:2000] + " …"
-
-
 class _Typed(io.StringIO):
     """Commands given beforehand, which show in the output as if they were typed."""
 
@@ -524,7 +353,7 @@ class _Typed(io.StringIO):
         super().__init__("".join(f"{command}\n" for command in [*commands, "q"]))
         self._writes = writes
 
-    def readline(self, size: int | None = -1, /) -> str:
+    def readline(self, size: int | None = -1, /) -> str:  # type: ignore[override]
         line = super().readline(-1 if size is None else size)
         self._writes.write(line)
         return line

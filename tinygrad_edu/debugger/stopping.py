@@ -16,6 +16,7 @@ from tinygrad_edu.debugger.frames import (
     frames_of,
     frames_of_traceback,
 )
+from tinygrad_edu.debugger.log import recording_a_pass
 from tinygrad_edu.debugger.text import gradient_text, wrapped
 from tinygrad_edu.drawing import facts
 from tinygrad_edu.drawing.names import names_in, users_frame
@@ -46,7 +47,7 @@ def breakpoint(  # noqa: A001 - it is what Python calls it, and `tg.breakpoint` 
     x: Any = None, *, reads: TextIO | None = None, writes: TextIO | None = None
 ) -> None:
     """Stop here at a prompt with the program's variables; with a tensor, stop in each backward pass
-    where its gradient arrives (as `gradient`).
+    where its gradient arrives (as `gradient`). `tg.record` and `tg.debug` do not stop there.
 
     `c` goes on, `q` goes on and stops no more. Nothing is changed.
 
@@ -72,7 +73,7 @@ def breakpoint(  # noqa: A001 - it is what Python calls it, and `tg.breakpoint` 
     name = x.name or names_in().get(id(x), "x")
 
     def stop(gradient: Any) -> None:
-        if _off:
+        if _off or recording_a_pass():
             return
         frames = frames_of(users_frame())
         array = facts.host(gradient)

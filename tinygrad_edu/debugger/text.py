@@ -29,8 +29,9 @@ def event_text(event: Event, *, check: bool = False, element: tuple[int, ...] | 
     Args:
         event: of a log.
         check: hold each contribution to differences too.
-        element: for arrays, the element of the node to show in numbers; the default is the one
-            with the largest upstream gradient.
+        element: for arrays, the element to show in numbers: of the node, for a matrix product of
+            the input's gradient. Where there is no such element, and by default, the one with the
+            largest gradient.
     """
     log = event._log
     head = f"[{event.index + 1}/{len(log)}] {made_text(log, event.node)}"
@@ -42,6 +43,8 @@ def event_text(event: Event, *, check: bool = False, element: tuple[int, ...] | 
     upstream = event.upstream
     lines.append(f"  upstream  ∂{log.loss}/∂{event.name} = {gradient_text(event.node, upstream)}")
     for use in event.uses:
+        if facts.is_constant(use.input):
+            continue  # a number of the program, such as the 2 of x * 2: nobody asks for its slope
         lines += use_lines(use)
         if not facts.is_scalar(event.node):
             shown = element_text(use, element)
@@ -137,7 +140,7 @@ def element_text(use: Use, at: tuple[int, ...] | None = None) -> str:
     if not g.size:
         return ""
     if use.formula.local:
-        if at is None:
+        if at is None or not _within(at, g.shape):
             at = tuple(int(i) for i in np.unravel_index(int(np.abs(g).argmax()), g.shape))
         local = _local(use, at)
         product = float(g[at]) * local if g[at] else 0.0
@@ -146,8 +149,9 @@ def element_text(use: Use, at: tuple[int, ...] | None = None) -> str:
     c = facts.host(use.contribution)
     if not c.size or not c.ndim:
         return ""
-    largest = int(np.abs(np.nan_to_num(c)).argmax())
-    at = tuple(int(i) for i in np.unravel_index(largest, c.shape))
+    if at is None or not _within(at, c.shape):
+        largest = int(np.abs(np.nan_to_num(c)).argmax())
+        at = tuple(int(i) for i in np.unravel_index(largest, c.shape))
     terms = _terms(use, at)
     value = facts.number(c[at])
     if not terms:
@@ -155,6 +159,12 @@ def element_text(use: Use, at: tuple[int, ...] | None = None) -> str:
     shown = " + ".join(f"{facts.number(a)}×{facts.number(b)}" for a, b in terms[:3])
     more = f" + … ({len(terms)} products)" if len(terms) > 3 else ""
     return f"at {list(at)}: {shown}{more} = {value}"
+
+
+def _within(at: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """Whether an index names one element of a shape."""
+    inside = (-n <= i < n for i, n in zip(at, shape, strict=False))
+    return len(at) == len(shape) and all(inside)
 
 
 def _local(use: Use, at: tuple[int, ...]) -> float:
@@ -179,7 +189,7 @@ def _terms(use: Use, at: tuple[int, ...]) -> list[tuple[float, float]]:
 def place_text(event: Event) -> str:
     """Where the operation stands: "model.py:12 in forward, GPT.blocks.0"; "" where not known."""
     source = event.source
-    if not source:
+    if not source or source.startswith("<frozen "):  # Python itself, which runs the program
         return ""
     file, _, line = source.rpartition(":")
     inside = f" in {event.function}" if event.function not in ("", "<module>") else ""

@@ -15,7 +15,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from tinygrad_edu.autograd.tensor import Tensor
 from tinygrad_edu.debugger.cursor import Cursor
-from tinygrad_edu.debugger.text import gradient_text, made_text
+from tinygrad_edu.debugger.text import gradient_text, made_text, wrapped
 from tinygrad_edu.drawing import facts
 from tinygrad_edu.scalar.value import Value
 
@@ -110,7 +110,8 @@ class NodeView(NDArrayOperatorsMixin):
         total = log.uses_of(node)
         count = self._cursor.arrived(node)
         so_far = f"  ({count} of {total} uses)" if total > 1 and count < total else ""
-        return f"{made} = {facts.value_text(node)}\n  grad {gradient}{so_far}"
+        first = wrapped(f"{made} = {facts.value_text(node)}")
+        return "\n".join([*first, *wrapped(f"  grad {gradient}{so_far}")])
 
 
 class Scope:

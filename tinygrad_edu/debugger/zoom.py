@@ -84,7 +84,8 @@ def zoom(node: Any, at: tuple[int, ...] | int | None = None) -> Zoom:
     """
     if not isinstance(node, Tensor) or node.op is None:
         raise GraphError(
-            f"zoom() was given {node!r:.60}, which no tensor operation made; give it a result, "
+            f"zoom() was given {' '.join(repr(node).split()):.60}, which no tensor operation made; "
+            "give it a result, "
             "such as the output of a matmul or of a layer"
         )
     names = Names(node.inputs, names_in())

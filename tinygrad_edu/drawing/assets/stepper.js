@@ -19,11 +19,13 @@ function brief(x) {
   return typeof x === "object" ? `norm ${number(x.norm)}` : number(x);
 }
 
+const shapeText = x => `(${x.shape.join(", ")}${x.shape.length === 1 ? "," : ""})`;
+const shapeOr = x => (x !== null && typeof x === "object" ? shapeText(x) : brief(x));
+
 function whole(x) {
   if (x === null || typeof x !== "object") return brief(x);
   const odd = [x.zeros ? `${x.zeros} zero` : "", x.nan ? `${x.nan} NaN` : "", x.inf ? `${x.inf} inf` : ""].filter(Boolean);
-  const shape = `(${x.shape.join(", ")}${x.shape.length === 1 ? "," : ""})`;
-  return [`${shape}: norm ${number(x.norm)}`, `${number(x.low)} … ${number(x.high)}`, ...odd].join(", ");
+  return [`${shapeText(x)}: norm ${number(x.norm)}`, `${number(x.low)} … ${number(x.high)}`, ...odd].join(", ");
 }
 
 const sizeOfNumbers = x => typeof x === "object" && x !== null
@@ -128,7 +130,7 @@ class Stepper {
     const n = this.nodeOf.get(box.id);
     if (n < 0 || n === undefined) return box.lines;
     const node = this.log.nodes[n], value = node.value;
-    const text = value !== null && typeof value === "object" ? `(${value.shape.join(", ")}${value.shape.length === 1 ? "," : ""}) ${value.dtype}` : number(value);
+    const text = value !== null && typeof value === "object" ? `${shapeText(value)} ${value.dtype}` : number(value);
     if (widest) {
       const all = this.gets[n].map(g => brief(g.use.after)).concat("–", brief(this.log.gradients[n]));
       const long = all.reduce((p, q) => (q.length > p.length ? q : p));
@@ -211,7 +213,7 @@ class Stepper {
 
   made(n) {
     const node = this.log.nodes[n];
-    const names = node.inputs.map(x => typeof x === "number" && Number.isInteger(x) && this.log.nodes[x] ? this.log.nodes[x].name : brief(x));
+    const names = node.inputs.map(x => typeof x === "number" && Number.isInteger(x) && this.log.nodes[x] ? this.log.nodes[x].name : shapeOr(x));
     return node.op ? `${node.name} = ${node.op}(${names.join(", ")})` : node.name;
   }
 
@@ -268,7 +270,7 @@ class Stepper {
     for (const row of rows.values()) row.classList.remove("here");
     const box = n >= 0 ? this.boxesOf[n]?.[0] : null;
     const row = box && rows.get(box.source);
-    if (row) { row.classList.add("here"); if (this.at) row.scrollIntoView({ block: "nearest" }); }
+    if (row) this.view.reveal(row);
   }
 
   // Breakpoints.

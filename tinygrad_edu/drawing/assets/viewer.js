@@ -94,11 +94,12 @@ class GraphView {
     return module.parts.reduce((n, part) => n + (part.parts && part.open ? this.count(part) : 1), 0);
   }
 
-  // What stands for a box now: itself, or the outermost closed module around it.
-  shownFor(box) {
-    let shown = box;
-    for (let depth = box.module.length; depth > 0; depth--) {
-      const module = this.modules.get(JSON.stringify(box.module.slice(0, depth)));
+  // What stands for a box or module now: itself, or the outermost closed module around it.
+  shownFor(thing) {
+    const path = thing.parts ? thing.path : thing.module;
+    let shown = thing;
+    for (let depth = path.length; depth > 0; depth--) {
+      const module = this.modules.get(JSON.stringify(path.slice(0, depth)));
       if (!module.open) shown = module;
     }
     return shown;
@@ -382,7 +383,7 @@ class GraphView {
   }
 
   mark() {
-    const chosen = this.selected && (this.selected.parts ? this.selected : this.shownFor(this.selected));
+    const chosen = this.selected && this.shownFor(this.selected);
     const near = new Set();
     for (const edge of this.edges) {
       const into = edge.head === chosen, out = edge.tail === chosen;
@@ -400,7 +401,13 @@ class GraphView {
     }
     for (const row of this.lineOf?.values() || []) row.classList.remove("here");
     const row = this.selected && this.lineOf?.get(this.selected.source);
-    if (row) { row.classList.add("here"); row.scrollIntoView({ block: "nearest" }); }
+    if (row) this.reveal(row);
+  }
+
+  // Mark a line of the program and scroll its panel there, and nothing else.
+  reveal(row) {
+    row.classList.add("here");
+    this.code.scrollTop = row.offsetTop - this.code.clientHeight / 2;
   }
 
   light(boxes) {
@@ -540,7 +547,7 @@ class GraphView {
     const across = this.down ? "y" : "x", along = this.down ? "x" : "y";
     const things = [...this.shown.keys()];
     if (!this.selected) { this.choose(things[things.length - 1], true); return; }
-    const now = this.selected.parts ? this.selected : this.shownFor(this.selected);
+    const now = this.shownFor(this.selected);
     if (typeof to === "number") {
       const same = things.filter(t => Math.abs(t.at[across] - now.at[across]) < 60).sort((p, q) => p.at[along] - q.at[along]);
       const next = same[same.indexOf(now) + to];
