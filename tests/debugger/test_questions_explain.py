@@ -90,6 +90,17 @@ def test_a_chain_of_ten_thousand_is_one_path() -> None:
     assert max(map(len, str(found).splitlines())) <= 80
 
 
+def test_the_largest_of_very_many_paths_through_arrays_is_found() -> None:
+    x = tg.tensor([1.0, 1.0], requires_grad=True, name="x", dtype="float64")
+    y = x
+    for _ in range(14):
+        y = y * 0.1 + y * 2.0
+    found = explain(x, y.sum(), top=2)
+    assert found.count == 2**14
+    assert [p.contribution for p in found.paths] == pytest.approx([2.0**14, 0.1 * 2.0**13])
+    assert found.total == pytest.approx(2.1**14)
+
+
 def test_cancellation_is_said() -> None:
     p = tg.tensor([1.0, 2.0], requires_grad=True, name="p", dtype="float64")
     found = explain(p, (p * 1000.5 - p * 1000.0).sum())

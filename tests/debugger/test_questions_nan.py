@@ -87,6 +87,8 @@ def test_what_is_masked_does_not_reach_and_is_said_so() -> None:
     found = why_nan(loss)
     assert found.kind == "" and found.culprit is None
     assert len(found.others) == 1 and "log:1" in found.others[0]
+    again = tg.where(np.array([False, True]), x.log() * 2.0, 0.0).sum()
+    assert len(why_nan(again).others) == 1  # what the first one leads to is no birth
     assert "does not reach the loss" in " ".join(str(found).split())
 
 

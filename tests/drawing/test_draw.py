@@ -196,6 +196,11 @@ def test_equal_graphs_give_equal_bytes_and_two_pictures_share_no_ids() -> None:
         assert "0x" not in text.replace("x0x", "")
 
 
+def sizes_beside(other: Any) -> Any:
+    """A measure that holds a node."""
+    return lambda node: node.size + other.size
+
+
 def test_nothing_is_computed_changed_or_kept() -> None:
     a = tg.Value(2.0, name="a")
     loss = (a * 3.0).tanh()
@@ -205,7 +210,7 @@ def test_nothing_is_computed_changed_or_kept() -> None:
     assert [(n.data, n.grad, n.has_grad) for n in graph.topological_order(loss)] == before
     x = tg.tensor([1.0, 2.0], requires_grad=True)
     total = (x * x).sum()
-    other = draw(total, overlay=lambda node: node.size, between=x)
+    other = draw(total, overlay=sizes_beside(x), between=x)
     gone = [weakref.ref(loss), weakref.ref(a), weakref.ref(total), weakref.ref(x)]
     del loss, a, total, x
     gc.collect()

@@ -38,6 +38,15 @@ def test_vanishing_and_exploding_gradients_are_told_apart() -> None:
     assert next(b for b in picture.boxes if b.name == "big").strength == "rms 1e+08"
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_gradient_that_is_no_number_is_told_from_a_large_one() -> None:
+    x = tg.tensor([0.0, 1.0], requires_grad=True, name="x")
+    y = x.sqrt()
+    y.sum().backward()
+    colours = fills(draw(y.sum(), overlay="gradient").picture())
+    assert colours["x"] == overlays._BAD and colours["y"] == overlays._FINE
+
+
 def test_nan_marks_what_is_not_finite_and_counts_it() -> None:
     x = tg.tensor([0.0, 1.0], requires_grad=True, name="x")
     with np.errstate(divide="ignore"):

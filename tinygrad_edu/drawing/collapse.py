@@ -476,7 +476,7 @@ def _merged(
     arrows: dict[tuple[str, str, int, str], Arrow] = {}
     for arrow in picture.arrows:
         tail, head = ids[arrow.tail], ids[arrow.head]
-        if tail == head and tail in folded:
+        if tail == head:
             continue
         slot, label = (-1, "") if head in folded else (arrow.slot, arrow.label)
         key = (tail, head, slot, label)

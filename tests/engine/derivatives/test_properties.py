@@ -203,7 +203,7 @@ def test_the_machine_finds_a_broken_engine(fault: str, monkeypatch: pytest.Monke
     with pytest.raises((AssertionError, ExceptionGroup)):
         run_state_machine_as_test(
             EngineMachine,
-            settings=settings(quickly, max_examples=300, database=None, phases=[Phase.generate]),
+            settings=settings(quickly, max_examples=1000, database=None, phases=[Phase.generate]),
         )
 
 
