@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shlex
 import subprocess
 import sys
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
+
+from tinygrad_edu.drawing.render import renderers
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 README = (CHECKOUT / "README.md").read_text(encoding="utf-8")
@@ -22,7 +26,7 @@ def blocks(language: str) -> list[str]:
     return [content for marked, content in BLOCKS if marked == language]
 
 
-def command(line: str, cwd: Path, *options: str) -> str:
+def command(line: str, cwd: Path, *options: str, given: str = "") -> str:
     """What a `tinygrad-edu …` line prints, run by this Python, which need not have it installed."""
     program, *arguments = shlex.split(line)
     assert program == "tinygrad-edu"
@@ -31,6 +35,7 @@ def command(line: str, cwd: Path, *options: str) -> str:
         cwd=cwd,
         env={**os.environ, "PYTHONPATH": str(CHECKOUT), "PYTHONUTF8": "1"},
         capture_output=True,
+        input=given,
         encoding="utf-8",
         check=False,
     )
@@ -52,10 +57,10 @@ def test_ci_runs_the_tests_and_the_demo_as_the_readme_prints_them() -> None:
 
 
 def test_every_block_is_checked_here() -> None:
-    assert [language for language, _ in BLOCKS] == ["sh", "sh", "sh", *["python", "text"] * 2]
+    assert [language for language, _ in BLOCKS] == ["sh", "sh", "sh", *["python", "text"] * 3]
 
 
-@pytest.mark.parametrize("number", [0, 1], ids=["tour", "derivatives"])
+@pytest.mark.parametrize("number", [0, 1, 2], ids=["tour", "see it", "derivatives"])
 def test_a_program_prints_what_the_readme_says(
     number: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -110,6 +115,44 @@ def test_the_train_command_takes_a_text_file(tmp_path: Path) -> None:
     (tmp_path / "FILE.txt").write_text("the cat sat on the mat. " * 100, encoding="utf-8")
     (train,) = re.findall(r"`(tinygrad-edu train --corpus [^`]*)`", README)
     command(train, tmp_path, "--steps", "2")
+
+
+def test_an_expression_is_drawn(tmp_path: Path) -> None:
+    (draw,) = re.findall(r"`(tinygrad-edu draw [^`]*)`", README)
+    if not renderers("svg"):
+        pytest.skip("neither dot nor graphviz-pure is installed")
+    assert "f.svg" in command(draw, tmp_path)
+    assert "tanh" in (tmp_path / "f.svg").read_text(encoding="utf-8")
+
+
+def test_a_script_is_stepped_through(tmp_path: Path) -> None:
+    (tmp_path / "SCRIPT.py").write_text(
+        "import tinygrad_edu as tg\na = tg.Value(2.0, name='a')\nloss = a * a\n"
+    )
+    (debug,) = re.findall(r"`(tinygrad-edu debug [^`]*)`", README)
+    shown = command(debug, tmp_path, given="n\nq\n")
+    assert "[1/1] loss = a × a" in shown and "(use 2 of 2)" in shown
+
+
+@pytest.mark.parametrize("name", ["expression.svg", "gpt.svg"])
+def test_the_pictures_are_what_is_drawn_today(name: str) -> None:
+    spec = importlib.util.spec_from_file_location("pictures", CHECKOUT / "docs" / "pictures.py")
+    assert spec is not None and spec.loader is not None
+    pictures = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(pictures)
+    picture = pictures.PICTURES[name]().picture()
+    root = ET.fromstring((CHECKOUT / "docs" / name).read_text(encoding="utf-8"))
+    groups = list(root.iter("{http://www.w3.org/2000/svg}g"))
+    boxes = {g.get("data-box", ""): " ".join(g.itertext()) for g in groups if g.get("data-box")}
+    arrows = {
+        (g.get("data-tail"), g.get("data-head"), g.get("data-slot"))
+        for g in groups if g.get("data-tail")
+    }  # fmt: skip
+    again = f"make it again: python docs/pictures.py ({name})"
+    assert set(boxes) == {box.id for box in picture.boxes}, again
+    assert arrows == {(a.tail, a.head, str(a.slot)) for a in picture.arrows}, again
+    for box in picture.boxes:
+        assert all(text in boxes[box.id] for text in (box.title, box.name, *box.lines)), again
 
 
 def test_links_lead_to_files_that_are_there() -> None:

@@ -68,6 +68,12 @@ def test_auto_is_readable_and_draws_equal_blocks_once(layers: int, fused: bool) 
     assert not any("×" in name and "ln_1" in name for name in around)  # they do not stand together
 
 
+def test_repeats_are_drawn_once_at_any_depth_when_asked() -> None:
+    drawing = draw(gpt_loss(4), collapse=1, repeats=True)
+    assert "blocks.0 … blocks.3 × 4" in titles(drawing.picture())
+    assert {box.count for box in drawing.picture("none").boxes} == {1}
+
+
 def test_a_small_graph_is_left_open() -> None:
     assert titles(draw(mlp_loss()).picture()) == []
 

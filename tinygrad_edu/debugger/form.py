@@ -47,7 +47,9 @@ def _node(log: Log, node: Any, at: dict[int, int]) -> dict[str, Any]:
     return {
         "name": log.names[node],
         "op": facts.op_name(node),
-        "inputs": [at.get(id(x), _numbers(facts.host(x.data))) for x in node.inputs],
+        "inputs": [
+            at.get(id(x), {"value": _numbers(facts.host(x.data))}) for x in node.inputs
+        ],
         "kind": "value" if isinstance(node, Value) else str(node.dtype),
         "value": _numbers(facts.host(node.data)),
         "module": facts.module_path(node),
@@ -238,6 +240,8 @@ def _event_difference(
 
 def _same(a: Any, b: Any, rel: float) -> bool:
     if isinstance(a, dict) and isinstance(b, dict):
+        if "value" in a or "value" in b:
+            return _same(a.get("value"), b.get("value"), rel)
         return _same_array(a, b, rel)
     if isinstance(a, list) and isinstance(b, list):
         return len(a) == len(b) and all(_same(x, y, rel) for x, y in zip(a, b, strict=True))

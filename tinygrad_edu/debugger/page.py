@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tinygrad_edu.debugger.text import made_text
 from tinygrad_edu.drawing.build import build
 from tinygrad_edu.drawing.page import page
 
@@ -23,6 +24,7 @@ def html(log: Log) -> str:
         "picture": picture.as_dict(),
         "log": log.as_dict(),
         "nodes": [place.get(id(node), -1) for node in nodes],
+        "made": [made_text(log, node) if node.op else log.names[node] for node in log.nodes],
     }
     start = (
         "const data = JSON.parse(document.getElementById('data').textContent);\n"

@@ -221,7 +221,8 @@ def _slot_label(node: Any, slot: int, constants: Mapping[int, str]) -> str:
         return ""
     known: Sequence[str] = getattr(node.op, "inputs", ())
     given = getattr(node, "_args", ())
-    if len(known) > 2 and len(given) == len(known):
+    telling = len(known) > 2 or any(len(name) > 1 for name in known)
+    if telling and len(given) == len(known):
         here = [name for name, x in zip(known, given, strict=True) if x is not ABSENT]
         return here[slot]
     return str(slot + 1)

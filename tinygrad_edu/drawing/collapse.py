@@ -44,8 +44,9 @@ class Amounts:
 
 
 def collapsed(
-    picture: Picture, how: str | int | float, amounts: Amounts, limit: int = LIMIT
-) -> tuple[Picture, Amounts]:
+    picture: Picture, how: str | int | float, amounts: Amounts, limit: int = LIMIT,
+    repeats: bool = False,
+) -> tuple[Picture, Amounts]:  # fmt: skip
     """The picture with its modules folded.
 
     Args:
@@ -55,6 +56,7 @@ def collapsed(
             leaves about 60 boxes, and draws runs of equal blocks once.
         amounts: numbers of the boxes.
         limit: boxes at most; beyond, runs of boxes are folded.
+        repeats: draw runs of equal blocks once, which "auto" does by itself.
 
     Raises:
         ValueError: `how` is none of these.
@@ -66,6 +68,8 @@ def collapsed(
     made = picture, amounts
     if depth < deepest:
         made = _fold_modules(*made, depth)
+    if repeats:
+        made = _fold_repeats(*made)
     return _cut(*made, limit, limit // 2)
 
 

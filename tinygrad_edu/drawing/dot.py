@@ -145,7 +145,7 @@ def _label(box: Box) -> str:
         rows.append(f'<FONT POINT-SIZE="9">{escaped(box.strength)}</FONT>')
         texts.append(box.strength)
     if not rows:
-        rows, texts = ["·"], ["·"]
+        rows, texts = ["input"], ["input"]
     least = max(_width(text) for text in texts)
     cells = "".join(
         f'<TR><TD WIDTH="{least}">{row}</TD></TR>' if i == 0 else f"<TR><TD>{row}</TD></TR>"

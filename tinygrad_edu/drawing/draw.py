@@ -44,13 +44,14 @@ class Drawing:
 
     def __init__(
         self, opened: Picture, amounts: Amounts, overlay: Overlay | None, collapse: Collapse,
-        limit: int,
+        limit: int, repeats: bool = False,
     ) -> None:  # fmt: skip
         self._opened = opened
         self._amounts = amounts
         self._paint = None if overlay is None else _painter(overlay)
         self._collapse = collapse
         self._limit = limit
+        self._repeats = repeats
         self._svg: str | None = None
         self._picture = self.picture(collapse)
 
@@ -65,7 +66,9 @@ class Drawing:
             ValueError: `collapse` is none that `draw` takes.
         """
         how = self._collapse if collapse is None else collapse
-        made, amounts = collapsed(self._opened, how, self._amounts, self._limit)
+        made, amounts = collapsed(
+            self._opened, how, self._amounts, self._limit, self._repeats and how != "none"
+        )
         return made if self._paint is None else self._paint(made, amounts)
 
     @property
@@ -162,6 +165,7 @@ def draw(
     overlay: str | Mapping[Any, float] | Callable[[Any], float | None] | None = None,
     values: bool = True, gradients: bool = True, names: Mapping[str, Any] | None = None,
     between: Any = None, marked: Iterable[Any] = (), title: str | None = None, limit: int = LIMIT,
+    repeats: bool = False,
 ) -> Drawing:  # fmt: skip
     """Draw the graph that a result was made by.
 
@@ -185,6 +189,8 @@ def draw(
         marked: nodes to mark.
         title: one line; the names of x by default.
         limit: boxes at most; a larger graph is folded, and the drawing says so.
+        repeats: draw runs of equal blocks once where collapse is another than "auto" (which does so
+            by itself) and "none".
 
     Raises:
         TypeError: x is no Value or Tensor.
@@ -202,7 +208,7 @@ def draw(
     )  # fmt: skip
     kind = None if overlay is None else overlay_of(overlay)
     amounts = Amounts({}) if kind is None else kind.amounts(opened, nodes)
-    return Drawing(opened, amounts, kind, collapse, limit)
+    return Drawing(opened, amounts, kind, collapse, limit, repeats)
 
 
 def print_graph(x: Any, *, collapse: Collapse = "none", limit: int = 200) -> None:

@@ -20,7 +20,6 @@ function brief(x) {
 }
 
 const shapeText = x => `(${x.shape.join(", ")}${x.shape.length === 1 ? "," : ""})`;
-const shapeOr = x => (x !== null && typeof x === "object" ? shapeText(x) : brief(x));
 
 function whole(x) {
   if (x === null || typeof x !== "object") return brief(x);
@@ -37,6 +36,7 @@ const isZero = x => typeof x === "object" && x !== null ? x.norm === 0 && !x.nan
 class Stepper {
   constructor(root, data) {
     this.log = data.log;
+    this.madeText = data.made;
     this.nodeOf = new Map(data.picture.boxes.map((box, i) => [box.id, data.nodes[i]]));
     this.boxesOf = this.log.nodes.map(() => []);
     for (const box of data.picture.boxes) { const n = this.nodeOf.get(box.id); if (n >= 0) this.boxesOf[n].push(box); }
@@ -199,7 +199,7 @@ class Stepper {
     const body = this.eventBody;
     if (n < 0) { body.replaceChildren(make("p", { class: "hint" }, "Nothing is computed yet: → goes forward.")); return; }
     const node = this.log.nodes[n];
-    const said = make("h2", {}, event ? `[${this.at - this.F}/${this.E}] ${this.made(n)}` : `${this.made(n)} = ${brief(node.value)}`);
+    const said = make("h2", {}, event ? `[${this.at - this.F}/${this.E}] ${this.madeText[n]}` : `${this.madeText[n]} = ${brief(node.value)}`);
     const place = [node.source, event?.function && event.function !== "<module>" ? `in ${event.function}` : "", node.module].filter(Boolean).join(" ");
     const parts = [said, place ? make("div", { class: "place" }, place) : ""];
     if (event) {
@@ -209,12 +209,6 @@ class Stepper {
       if (variables.length) parts.push(make("p", { class: "small" }, "variables there: " + variables.map(([k, v]) => `${k} = ${typeof v === "number" ? number(v) : v}`).join(", ")));
     } else parts.push(make("p", { class: "small" }, "the forward pass: the numbers are made, one operation after the other"));
     body.replaceChildren(...parts);
-  }
-
-  made(n) {
-    const node = this.log.nodes[n];
-    const names = node.inputs.map(x => typeof x === "number" && Number.isInteger(x) && this.log.nodes[x] ? this.log.nodes[x].name : shapeOr(x));
-    return node.op ? `${node.name} = ${node.op}(${names.join(", ")})` : node.name;
   }
 
   useText(use) {
