@@ -134,6 +134,16 @@ def test_a_script_is_stepped_through(tmp_path: Path) -> None:
     assert "[1/1] loss = a × a" in shown and "(use 2 of 2)" in shown
 
 
+def test_exercises_are_made(tmp_path: Path) -> None:
+    (hunt,) = re.findall(r"`(tinygrad-edu hunt [^`]*)`", README)
+    assert "One thing went wrong" in command(hunt, tmp_path, given="quit\n")
+    (sheet,) = re.findall(r"`(tinygrad-edu worksheet [^`]*)`", README)
+    assert "sheet.key.md" in command(sheet, tmp_path)
+    assert "____(1)" in (tmp_path / "sheet.md").read_text(encoding="utf-8")
+    (quiz,) = re.findall(r"`(tinygrad-edu quiz [^`]*)`", README)
+    assert "10 questions" in command(quiz, tmp_path, given="quit\n")
+
+
 @pytest.mark.parametrize("name", ["expression.svg", "gpt.svg"])
 def test_the_pictures_are_what_is_drawn_today(name: str) -> None:
     spec = importlib.util.spec_from_file_location("pictures", CHECKOUT / "docs" / "pictures.py")

@@ -192,7 +192,8 @@ _ROOMS = (
 )  # fmt: skip
 
 _LATE = {
-    "DrawingError": "drawing.draw",
+    "DrawingError": "drawing.draw", "bug_hunt": "learn.bughunt", "quiz": "learn.quiz",
+    "worksheet": "learn.worksheet",
     "bisect_gradient": "debugger.bisect", "breakpoint": "debugger.stopping",
     "debug": "debugger.prompt", "draw": "drawing.draw", "explain": "debugger.explain",
     "post_mortem": "debugger.stopping", "print_graph": "drawing.draw", "record": "debugger.log",

@@ -287,7 +287,10 @@ def test_the_wheel_holds_every_module_once_and_nothing_else(
         entry_points = archive.read(f"tinygrad_edu-{VERSION}.dist-info/entry_points.txt").decode()
     assert set(names.values()) == {1}
     about = {name for name in names if name.startswith(f"tinygrad_edu-{VERSION}.dist-info/")}
-    data = {f"tinygrad_edu/{path}" for path in ("py.typed", *SHIPPED)}
+    assets = {path.name for path in (CHECKOUT / "tinygrad_edu" / "drawing" / "assets").iterdir()}
+    assert {"layout.js", "viewer.js", "viewer.css", "stepper.js"} <= assets
+    shown = {f"drawing/assets/{name}" for name in assets}
+    data = {f"tinygrad_edu/{path}" for path in ("py.typed", *SHIPPED, *shown)}
     assert set(names) - about == modules_of(CHECKOUT) | data
     assert wheel.stat().st_size < 2_500_000
     assert f"tinygrad_edu-{VERSION}.dist-info/licenses/LICENSE" in about

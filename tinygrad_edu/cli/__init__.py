@@ -21,6 +21,7 @@ OURS = (
     "tinygrad_edu.demos",
     "tinygrad_edu.parallel.",
     "tinygrad_edu.drawing.",
+    "tinygrad_edu.learn.",
     "tinygrad_edu.cli.",
 )
 """Rooms whose errors are about what the user gave; those of other rooms are mistakes of ours."""

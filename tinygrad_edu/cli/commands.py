@@ -220,6 +220,86 @@ class Debug:
 
 
 @dataclass(frozen=True)
+class Quiz:
+    """Answer questions on a backward pass: numbers, formulas, shapes, before they are shown.
+
+    Attributes:
+        what: an expression such as 'tanh(a*b)', or the path of a script, ending in .py.
+        set: NAME=NUMBER for each name of the expression.
+        name: the script's variable to start from.
+        seed: another seed asks other questions.
+        questions: how many at most.
+    """
+
+    what: Annotated[str, tyro.conf.arg(metavar="WHAT"), tyro.conf.Positional]
+    set: tuple[str, ...] = ()
+    name: str = ""
+    seed: int = 0
+    questions: int = 10
+
+    def run(self) -> int:
+        """Ask and grade in the terminal."""
+        from tinygrad_edu.cli.learn import put_questions
+
+        put_questions(self.what, self.set, self.name, self.seed, self.questions)
+        return FINISHED
+
+
+@dataclass(frozen=True)
+class Worksheet:
+    """Write a worksheet: a backward pass with blanks, and a key apart.
+
+    Attributes:
+        what: an expression such as 'tanh(a*b)', or the path of a script, ending in .py.
+        set: NAME=NUMBER for each name of the expression.
+        output: the Markdown file to write; the key stands beside it, as .key.md.
+        name: the script's variable to start from.
+        blanks: the share of formulas and numbers that is left blank.
+        seed: another seed leaves others blank.
+        drawing: also write a drawing of the graph, and show it in the sheet.
+    """
+
+    what: Annotated[str, tyro.conf.arg(metavar="WHAT"), tyro.conf.Positional]
+    set: tuple[str, ...] = ()
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("worksheet.md")
+    name: str = ""
+    blanks: float = 0.5
+    seed: int = 0
+    drawing: bool = False
+
+    def run(self) -> int:
+        """Write the files, and say which."""
+        from tinygrad_edu.cli.learn import write_worksheet
+
+        written = write_worksheet(
+            self.what, self.set, self.name, self.output, blanks=self.blanks, seed=self.seed,
+            drawing=self.drawing,
+        )  # fmt: skip
+        print(", ".join(map(str, written)))
+        return FINISHED
+
+
+@dataclass(frozen=True)
+class HuntCommand:
+    """Hunt a bug: a backward pass with one mistake in it.
+
+    Attributes:
+        level: from 1, a product of a sum, to 28, a head of attention, and beyond.
+        seed: another seed hides it elsewhere.
+    """
+
+    level: Annotated[int, tyro.conf.arg(metavar="LEVEL"), tyro.conf.Positional] = 1
+    seed: int = 0
+
+    def run(self) -> int:
+        """Look, check and answer in the terminal."""
+        from tinygrad_edu.cli.learn import hunt
+
+        hunt(self.level, self.seed)
+        return FINISHED
+
+
+@dataclass(frozen=True)
 class Info:
     """Say what is installed and what computes, and what is missing and how to get it."""
 
@@ -238,5 +318,8 @@ Command = (
     | Annotated[Demo, tyro.conf.subcommand("demo")]
     | Annotated[Draw, tyro.conf.subcommand("draw")]
     | Annotated[Debug, tyro.conf.subcommand("debug")]
+    | Annotated[Quiz, tyro.conf.subcommand("quiz")]
+    | Annotated[Worksheet, tyro.conf.subcommand("worksheet")]
+    | Annotated[HuntCommand, tyro.conf.subcommand("hunt")]
     | Annotated[Info, tyro.conf.subcommand("info")]
 )

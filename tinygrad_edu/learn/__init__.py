@@ -1,0 +1,1 @@
+"""Exercises made of the reader's own graphs: quiz, worksheet, bug hunt."""
