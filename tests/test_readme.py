@@ -141,7 +141,7 @@ def test_exercises_are_made(tmp_path: Path) -> None:
     assert "sheet.key.md" in command(sheet, tmp_path)
     assert "____(1)" in (tmp_path / "sheet.md").read_text(encoding="utf-8")
     (quiz,) = re.findall(r"`(tinygrad-edu quiz [^`]*)`", README)
-    assert "10 questions" in command(quiz, tmp_path, given="quit\n")
+    assert "questions on the backward pass" in command(quiz, tmp_path, given="quit\n")
 
 
 @pytest.mark.parametrize("name", ["expression.svg", "gpt.svg"])
