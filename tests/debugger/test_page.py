@@ -202,6 +202,18 @@ def test_arrays_in_modules_step_too(browser: Page, tmp_path: Path) -> None:
     assert page.value(CLOCK) == f"event {len(log)} of {len(log)}"
 
 
+def test_a_chain_of_10000_steps_in_the_page(browser: Page, tmp_path: Path) -> None:
+    y = tg.Value(0.5, name="x")
+    for _ in range(10_000):
+        y = y * 1.0001
+    page = opened(browser, tmp_path, y, "#e5000")
+    assert page.value(CLOCK) == "event 5000 of 10000"
+    assert page.value("document.querySelectorAll('.box').length") <= 60
+    assert page.value("document.querySelectorAll('.box.now').length") == 1
+    page.key("ArrowRight", "End", "Home")
+    assert page.value(CLOCK) == "nothing computed yet"
+
+
 def test_a_gpt_of_four_layers_opens_and_steps(browser: Page, tmp_path: Path) -> None:
     loss = gpt_loss(4)
     page = opened(browser, tmp_path, loss, "#e9")

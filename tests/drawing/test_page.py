@@ -257,6 +257,18 @@ def test_the_page_stands_alone(tmp_path: Path) -> None:
     assert data["picture"]["title"] == "loss"
 
 
+def test_a_chain_of_10000_opens_as_parts(browser: Page, tmp_path: Path) -> None:
+    y = tg.Value(0.5, name="x")
+    for _ in range(10_000):
+        y = y.tanh()
+    page = opened(browser, tmp_path, y)
+    assert 2 <= page.value("document.querySelectorAll('.box').length") <= 60
+    page.value("(() => { const s = document.querySelector('[type=search]'); s.value = 'tanh:5000'; "
+               "s.dispatchEvent(new Event('input')); })()")  # fmt: skip
+    page.key("Enter")
+    assert page.value("document.querySelector('.box.chosen').dataset.box") == "n5000"
+
+
 def test_1500_boxes_are_laid_out_in_bounded_time(browser: Page, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     nodes: list[Any] = [tg.Value(float(i), name=f"x{i}") for i in range(8)]
@@ -264,5 +276,8 @@ def test_1500_boxes_are_laid_out_in_bounded_time(browser: Page, tmp_path: Path) 
         a, b = (nodes[-1 - int(j)] for j in rng.integers(0, 8, 2))
         nodes.append(a + b if i % 3 else (a * b).tanh())
     page = opened(browser, tmp_path, nodes[-1] + sum(nodes[-8:], tg.Value(0.0)))
-    assert 1000 < page.value("document.querySelectorAll('.box').length") <= 1500
+    assert page.value("document.querySelectorAll('.box').length") <= 60
+    page.value("(() => { const d = document.querySelector('.dial input'); d.value = d.max; "
+               "d.dispatchEvent(new Event('input')); })()")  # fmt: skip
+    assert 1200 < page.value("document.querySelectorAll('.box').length") <= 1700
     assert page.value(OVERLAPS) == 0

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tinygrad_edu.debugger.text import made_text
 from tinygrad_edu.drawing.build import build
+from tinygrad_edu.drawing.collapse import grouped
 from tinygrad_edu.drawing.page import page
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def html(log: Log) -> str:
     picture, nodes = build([log.root], given, title=log.loss)
     place = {id(node): i for i, node in enumerate(log.nodes)}
     data = {
-        "picture": picture.as_dict(),
+        "picture": grouped(picture).as_dict(),
         "log": log.as_dict(),
         "nodes": [place.get(id(node), -1) for node in nodes],
         "made": [made_text(log, node) if node.op else log.names[node] for node in log.nodes],

@@ -15,12 +15,14 @@ from dataclasses import dataclass, replace
 from tinygrad_edu.drawing import facts
 from tinygrad_edu.drawing.model import Arrow, Box, Picture
 
-__all__ = ["AUTO", "LIMIT", "Amounts", "collapsed"]
+__all__ = ["AUTO", "LIMIT", "Amounts", "collapsed", "grouped"]
 
 AUTO = 60
 """Boxes that "auto" takes for readable."""
 LIMIT = 1500
 """Boxes that any picture has at most; a larger graph is cut to pieces."""
+_FLAT, _PART = 150, 30
+"""Boxes that a page shows side by side; boxes of a part, where there are more."""
 _OPEN = 20
 _PIECES = 24
 
@@ -447,6 +449,36 @@ def _piece_box(parts: Sequence[Box], group: Group) -> Box:
     names = [box.name for box in parts if box.name]
     shown = ", ".join(names[:3]) + (" …" if len(names) > 3 else "")
     return replace(made, module=shared, lines=(*made.lines[:1], *((shown,) if shown else ())))
+
+
+def grouped(picture: Picture) -> Picture:
+    """The picture with long runs of boxes as modules called parts, for a page, where they open.
+
+    Nothing is folded: only where more than 150 boxes lie directly in one module (or in none) are
+    they put into parts of 30, in topological order, and those into larger parts, if need be.
+    """
+    direct = Counter(box.module for box in picture.boxes)
+    seen: Counter[tuple[str, ...]] = Counter()
+    boxes = []
+    for box in picture.boxes:
+        if direct[box.module] > _FLAT:
+            at = seen[box.module]
+            seen[box.module] += 1
+            box = replace(box, module=(*box.module, *_parts(at, direct[box.module])))
+        boxes.append(box)
+    return replace(picture, boxes=boxes)
+
+
+def _parts(at: int, count: int) -> tuple[str, ...]:
+    """Names of the parts around box number `at` of `count`, from the outermost."""
+    sizes = [_PART]
+    while count / sizes[-1] > _PART:
+        sizes.append(sizes[-1] * _PART)
+    names = []
+    for size in reversed(sizes):
+        first = at // size * size
+        names.append(f"{first + 1} … {min(first + size, count)}")
+    return tuple(names)
 
 
 # Merging

@@ -138,9 +138,10 @@ def _label(box: Box) -> str:
     for line in box.lines:
         rows.append(f'<FONT POINT-SIZE="10" COLOR="{FAINT}">{escaped(line)}</FONT>')
         texts.append(plain(line))
-    if box.kind == "module" and box.hides:
-        rows.append(f'<FONT POINT-SIZE="9" COLOR="{FAINT}">{escaped(box.hides)}</FONT>')
-        texts.append(plain(box.hides))
+    if box.hides:
+        hidden = box.hides if box.kind == "module" else box.formula
+        rows.append(f'<FONT POINT-SIZE="9" COLOR="{FAINT}">{escaped(hidden)}</FONT>')
+        texts.append(plain(hidden))
     if box.strength:
         rows.append(f'<FONT POINT-SIZE="9">{escaped(box.strength)}</FONT>')
         texts.append(box.strength)

@@ -71,6 +71,10 @@ class Drawing:
         )
         return made if self._paint is None else self._paint(made, amounts)
 
+    def opened(self) -> Picture:
+        """Every box and arrow, whatever their number, in the overlay's colours."""
+        return self._opened if self._paint is None else self._paint(self._opened, self._amounts)
+
     @property
     def dot(self) -> str:
         """The graph in Graphviz' language; equal graphs give equal text."""

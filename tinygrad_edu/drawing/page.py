@@ -13,6 +13,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from tinygrad_edu.drawing import dot
+from tinygrad_edu.drawing.collapse import grouped
 
 if TYPE_CHECKING:
     from tinygrad_edu.drawing.draw import Drawing
@@ -24,7 +25,7 @@ _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inl
 
 def html(drawing: Drawing) -> str:
     """The page of a drawing, with every module in it; large ones begin closed."""
-    picture = drawing.picture("none")
+    picture = grouped(drawing.opened())
     start = (
         "const data = JSON.parse(document.getElementById('data').textContent);\n"
         "new GraphView(document.querySelector('.tg'), data.picture);"
