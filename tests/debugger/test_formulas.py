@@ -12,6 +12,8 @@ from engine.derivatives.cases import EVERY, Case
 
 import tinygrad_edu as tg
 from tinygrad_edu.debugger.log import Use, record
+from tinygrad_edu.debugger.text import _terms, element_text
+from tinygrad_edu.nn import functional
 from tinygrad_edu.ops.registry import registry
 
 NAMES = ("p", "q", "r", "s")
@@ -144,3 +146,21 @@ def test_no_line_is_wider_than_a_terminal() -> None:
     loss = ((a * b).tanh() * 123456.789 + a / b).exp()
     for event in record(loss):
         assert all(len(line) <= 80 for line in repr(event).splitlines())
+
+
+def test_a_linear_layer_shows_the_shapes_and_products_of_one_element() -> None:
+    rng = np.random.default_rng(0)
+    x = tg.tensor(rng.normal(size=(2, 5, 3)), requires_grad=True, name="x")
+    w = tg.tensor(rng.normal(size=(4, 3)), requires_grad=True, name="w")
+    y = functional.linear(x, w)
+    y.name = "y"
+    event = record((y * y).sum())[-1]
+    by_input = {use.name: use for use in event.uses}
+    assert by_input["x"].formula.shapes.endswith("y(2, 5, 4) @ w(4, 3)")
+    assert by_input["w"].formula.shapes.endswith("y(10, 4)ᵀ @ x(10, 3)")
+    for name, at, count in (("x", (1, 2, 0), 4), ("w", (3, 1), 10)):
+        terms = _terms(by_input[name], at)
+        assert len(terms) == count
+        whole = by_input[name].contribution[at]
+        assert sum(a * b for a, b in terms) == pytest.approx(float(whole))
+        assert f"({count} products)" in element_text(by_input[name], at)

@@ -6,6 +6,7 @@ operations use, have theirs here in the notation of their papers.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -203,10 +204,18 @@ def _carried(
         return Formula(cases[at].format(**{**called, "g": arriving}))
     words = _KERNELS.get(primitive.name, {}).get(which)
     if words is not None:
-        text = words.format(**{**called, "g": arriving, "out": name(node)})
         if params.get("activation", "") is None:
-            text = text.replace(f"({arriving} ∘ act')", arriving)
-        return Formula(text)
+            words = words.replace("({g} ∘ act')", "{g}")
+        text = words.format(**{**called, "g": arriving, "out": name(node)})
+        # All but the last axis of a linear layer's input are rows to the gradient of its weight.
+        rows = primitive.name == "linear" and which == "weight"
+
+        def sized_name(x: Any) -> str:
+            return f"{name(x)}{_shape(facts.shape_of(x), rows)}"
+
+        sized = {**_called(primitive, args, sized_name), "out": sized_name(node)}
+        own = f"{arriving}{_shape(facts.shape_of(node), rows)}"
+        return Formula(text, shapes=words.format(**{**sized, "g": own}))
     rule = primitive.rules[at] if primitive.kind == "linear" else primitive.joint_rule
     if not isinstance(rule, BoundRule):
         return Formula("0")
@@ -222,7 +231,9 @@ def _carried(
     return Formula(term.text, shapes=sized.text)
 
 
-def _shape(shape: tuple[int, ...]) -> str:
+def _shape(shape: tuple[int, ...], rows: bool = False) -> str:
+    if rows:
+        shape = (math.prod(shape[:-1]), shape[-1])
     return "(" + ", ".join(map(str, shape)) + ")"
 
 

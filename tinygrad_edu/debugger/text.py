@@ -177,12 +177,29 @@ def _local(use: Use, at: tuple[int, ...]) -> float:
 def _terms(use: Use, at: tuple[int, ...]) -> list[tuple[float, float]]:
     """The products that a matrix product adds up for one element of a gradient."""
     node = use.event.node
+    if facts.op_name(node) == "linear" and node._params.get("activation") is None:
+        return _linear_terms(use, at)
     if facts.op_name(node) != "matmul" or any(x.ndim != 2 for x in node.inputs):
         return []
     g = facts.host(use.event.upstream)
     other = facts.host(node.inputs[1 - use.slot].data)
     i, j = at
     left, right = (g[i], other[j]) if use.slot == 0 else (other[:, i], g[:, j])
+    return [(float(a), float(b)) for a, b in zip(left, right, strict=True)]
+
+
+def _linear_terms(use: Use, at: tuple[int, ...]) -> list[tuple[float, float]]:
+    """The same of a linear layer: y = x Wᵀ, so dx = dy W, and dW = dyᵀ x over all rows."""
+    node = use.event.node
+    x, weight = node._args[:2]
+    g = facts.host(use.event.upstream)
+    if use.input is x:
+        left, right = g[at[:-1]], facts.host(weight.data)[:, at[-1]]
+    elif use.input is weight:
+        left = g.reshape(-1, g.shape[-1])[:, at[0]]
+        right = facts.host(x.data).reshape(-1, x.shape[-1])[:, at[1]]
+    else:
+        return []
     return [(float(a), float(b)) for a, b in zip(left, right, strict=True)]
 
 
