@@ -206,16 +206,9 @@ def _carried(
     if words is not None:
         if params.get("activation", "") is None:
             words = words.replace("({g} ∘ act')", "{g}")
-        text = words.format(**{**called, "g": arriving, "out": name(node)})
         # All but the last axis of a linear layer's input are rows to the gradient of its weight.
         rows = primitive.name == "linear" and which == "weight"
-
-        def sized_name(x: Any) -> str:
-            return f"{name(x)}{_shape(facts.shape_of(x), rows)}"
-
-        sized = {**_called(primitive, args, sized_name), "out": sized_name(node)}
-        own = f"{arriving}{_shape(facts.shape_of(node), rows)}"
-        return Formula(text, shapes=words.format(**{**sized, "g": own}))
+        return _of_kernel(words, primitive, node, args, name, arriving, rows)
     rule = primitive.rules[at] if primitive.kind == "linear" else primitive.joint_rule
     if not isinstance(rule, BoundRule):
         return Formula("0")
@@ -229,6 +222,21 @@ def _carried(
     own = f"{arriving}{_shape(facts.shape_of(node))}"
     sized = _run(rule, primitive, node, at, args, params, upstream, with_shape, own)
     return Formula(term.text, shapes=sized.text)
+
+
+def _of_kernel(
+    words: str, primitive: Primitive, node: Any, args: list[Any], name: Callable[[Any], str],
+    arriving: str, rows: bool,
+) -> Formula:  # fmt: skip
+    """A kernel's formula, and the same with the shape of each factor."""
+
+    def with_shape(x: Any) -> str:
+        return f"{name(x)}{_shape(facts.shape_of(x), rows)}"
+
+    text = words.format(**{**_called(primitive, args, name), "g": arriving, "out": name(node)})
+    own = f"{arriving}{_shape(facts.shape_of(node), rows)}"
+    sized = {**_called(primitive, args, with_shape), "g": own, "out": with_shape(node)}
+    return Formula(text, shapes=words.format(**sized))
 
 
 def _shape(shape: tuple[int, ...], rows: bool = False) -> str:
