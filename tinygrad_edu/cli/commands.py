@@ -300,6 +300,116 @@ class HuntCommand:
 
 
 @dataclass(frozen=True)
+class TrainTokenizer:
+    """Learn a byte-level BPE vocabulary from text files.
+
+    Attributes:
+        files: the texts, UTF-8.
+        vocab_size: tokens in all: 256 bytes, merges and special tokens.
+        output: where tokenizer.json is written, which other tools read as well.
+        special: special tokens, such as '<|endoftext|>'.
+        min_frequency: how often a pair has to be met to be joined.
+    """
+
+    files: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="FILE"), tyro.conf.Positional]
+    vocab_size: int = 4096
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("tokenizer.json")
+    special: tuple[str, ...] = ("<|endoftext|>",)
+    min_frequency: int = 2
+
+    def run(self) -> int:
+        """Train and write the file; Ctrl-C writes what was learnt so far."""
+        from tinygrad_edu.cli.tokenizer import train
+
+        return train(
+            self.files, self.vocab_size, self.output, self.special, self.min_frequency
+        )
+
+
+@dataclass(frozen=True)
+class Encode:
+    """Print the ids of a text.
+
+    Attributes:
+        tokenizer: tokenizer.json, a .tiktoken file, or a folder with vocab.json and merges.txt.
+        text: what to encode; special tokens in it are ordinary text.
+    """
+
+    tokenizer: Annotated[Path, tyro.conf.arg(metavar="TOKENIZER"), tyro.conf.Positional]
+    text: Annotated[str, tyro.conf.arg(metavar="TEXT"), tyro.conf.Positional]
+
+    def run(self) -> int:
+        """Print them, with a space between."""
+        from tinygrad_edu.cli.tokenizer import encode
+
+        encode(self.tokenizer, self.text)
+        return FINISHED
+
+
+@dataclass(frozen=True)
+class Decode:
+    """Print the text of ids.
+
+    Attributes:
+        tokenizer: tokenizer.json, a .tiktoken file, or a folder with vocab.json and merges.txt.
+        ids: the ids.
+    """
+
+    tokenizer: Annotated[Path, tyro.conf.arg(metavar="TOKENIZER"), tyro.conf.Positional]
+    ids: Annotated[tuple[int, ...], tyro.conf.arg(metavar="ID"), tyro.conf.Positional]
+
+    def run(self) -> int:
+        """Print it."""
+        from tinygrad_edu.cli.tokenizer import decode
+
+        decode(self.tokenizer, self.ids)
+        return FINISHED
+
+
+@dataclass(frozen=True)
+class ShowTokens:
+    """Show a text in tokens, each in a colour of its own.
+
+    Attributes:
+        tokenizer: tokenizer.json, a .tiktoken file, or a folder with vocab.json and merges.txt.
+        text: what to show.
+        word: also show how this word is joined, a merge a line.
+        beside: another tokenizer, to compare bytes per token.
+    """
+
+    tokenizer: Annotated[Path, tyro.conf.arg(metavar="TOKENIZER"), tyro.conf.Positional]
+    text: Annotated[str, tyro.conf.arg(metavar="TEXT"), tyro.conf.Positional]
+    word: str = ""
+    beside: Path | None = None
+
+    def run(self) -> int:
+        """Print it."""
+        from tinygrad_edu.cli.tokenizer import show
+
+        show(self.tokenizer, self.text, self.word, self.beside)
+        return FINISHED
+
+
+TokenizerAction = (
+    Annotated[TrainTokenizer, tyro.conf.subcommand("train")]
+    | Annotated[Encode, tyro.conf.subcommand("encode")]
+    | Annotated[Decode, tyro.conf.subcommand("decode")]
+    | Annotated[ShowTokens, tyro.conf.subcommand("show")]
+)
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """Train a tokenizer, encode and decode with one, look at its tokens."""
+
+    action: TokenizerAction
+
+    def run(self) -> int:
+        """Do what was asked."""
+        return self.action.run()
+
+
+@dataclass(frozen=True)
 class Info:
     """Say what is installed and what computes, and what is missing and how to get it."""
 
@@ -321,5 +431,6 @@ Command = (
     | Annotated[Quiz, tyro.conf.subcommand("quiz")]
     | Annotated[Worksheet, tyro.conf.subcommand("worksheet")]
     | Annotated[HuntCommand, tyro.conf.subcommand("hunt")]
+    | Annotated[Tokenizer, tyro.conf.subcommand("tokenizer")]
     | Annotated[Info, tyro.conf.subcommand("info")]
 )

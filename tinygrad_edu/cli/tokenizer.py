@@ -1,0 +1,102 @@
+"""`tinygrad-edu tokenizer`: train one, encode, decode, and look at tokens."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tinygrad_edu.text import (
+    BPETokenizer,
+    TokenizerError,
+    load_gpt2,
+    load_tiktoken,
+    train_bpe,
+)
+from tinygrad_edu.text.bpe_training import Progress
+from tinygrad_edu.text.tokens_shown import ShownTokens, bytes_per_token, shown_merges
+
+__all__ = ["decode", "encode", "load_any", "show", "train"]
+
+
+def load_any(path: Path) -> BPETokenizer:
+    """A tokenizer by its file: tokenizer.json, a .tiktoken file, or a folder with vocab.json and
+    merges.txt (or encoder.json and vocab.bpe).
+
+    Raises:
+        TokenizerError: none of these.
+    """
+    if path.is_dir():
+        for vocab, merges in (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe")):
+            if (path / vocab).exists() and (path / merges).exists():
+                return load_gpt2(path / vocab, path / merges)
+        if not (path / "tokenizer.json").exists():
+            raise TokenizerError(
+                f"the folder {path} holds neither tokenizer.json, nor vocab.json and merges.txt"
+            )
+        path = path / "tokenizer.json"
+    return load_tiktoken(path) if path.suffix == ".tiktoken" else BPETokenizer.load(path)
+
+
+def train(
+    files: Sequence[Path], vocab_size: int, output: Path, special: Sequence[str],
+    min_frequency: int,
+) -> int:  # fmt: skip
+    """Train on files and write tokenizer.json; the exit code, 130 where Ctrl-C ended it."""
+    live = sys.stderr.isatty()
+
+    def told(progress: Progress) -> None:
+        if live:
+            sys.stderr.write(
+                f"\r{progress.merges:,} of {progress.wanted:,} merges, {progress.left:.0f} s left  "
+            )
+            sys.stderr.flush()
+
+    learned = train_bpe(
+        (_text_of(file) for file in files), vocab_size, special_tokens=special,
+        min_frequency=min_frequency, progress=told,
+    )  # fmt: skip
+    if live:
+        sys.stderr.write("\r" + " " * 60 + "\r")
+    learned.tokenizer.save(output)
+    tokenizer = learned.tokenizer
+    why = f" ({learned.reason})" if learned.reason else ""
+    print(
+        f"{output}: {tokenizer.vocab_size:,} tokens, {len(tokenizer.merges):,} merges from "
+        f"{learned.chunks:,} different chunks{why}"
+    )
+    return 130 if learned.reason == "interrupted" else 0
+
+
+def _text_of(file: Path) -> str:
+    try:
+        return file.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise TokenizerError(
+            f"{file} is not UTF-8 (byte {error.start}): save it as UTF-8, as tokens are its bytes"
+        ) from error
+
+
+def encode(tokenizer: Path, text: str) -> None:
+    """Print the ids of a text."""
+    print(" ".join(map(str, load_any(tokenizer).encode(text, disallowed_special=()))))
+
+
+def decode(tokenizer: Path, ids: Sequence[int]) -> None:
+    """Print the text of ids."""
+    print(load_any(tokenizer).decode(list(ids)))
+
+
+def show(tokenizer: Path, text: str, word: str, beside: Path | None) -> None:
+    """Print a text in tokens, a word's merges, and bytes per token beside another tokenizer."""
+    made = load_any(tokenizer)
+    shown = ShownTokens.of(made, text)
+    print(shown.coloured() if sys.stdout.isatty() else shown.plain())
+    size = len(text.encode("utf-8", "replace"))
+    count = max(1, len(shown.ids))
+    print(f"{len(shown.ids)} tokens, {size} bytes: {size / count:.2f} bytes per token")
+    if word:
+        print(f"\n{shown_merges(made, word)}")
+    if beside is not None:
+        print()
+        print("\n".join(bytes_per_token({"this": made, "other": load_any(beside)}, {"text": text})))
