@@ -9,33 +9,20 @@ from pathlib import Path
 from tinygrad_edu.text import (
     BPETokenizer,
     TokenizerError,
-    load_gpt2,
-    load_tiktoken,
+    load_tokenizer,
     train_bpe,
 )
 from tinygrad_edu.text.bpe_training import Progress
 from tinygrad_edu.text.tokens_shown import ShownTokens, bytes_per_token, shown_merges
 
-__all__ = ["decode", "encode", "load_any", "show", "train"]
+__all__ = ["decode", "encode", "show", "train"]
 
 
-def load_any(path: Path) -> BPETokenizer:
-    """A tokenizer by its file: tokenizer.json, a .tiktoken file, or a folder with vocab.json and
-    merges.txt (or encoder.json and vocab.bpe).
-
-    Raises:
-        TokenizerError: none of these.
-    """
-    if path.is_dir():
-        for vocab, merges in (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe")):
-            if (path / vocab).exists() and (path / merges).exists():
-                return load_gpt2(path / vocab, path / merges)
-        if not (path / "tokenizer.json").exists():
-            raise TokenizerError(
-                f"the folder {path} holds neither tokenizer.json, nor vocab.json and merges.txt"
-            )
-        path = path / "tokenizer.json"
-    return load_tiktoken(path) if path.suffix == ".tiktoken" else BPETokenizer.load(path)
+def _bpe(path: Path) -> BPETokenizer:
+    found = load_tokenizer(path)
+    if not isinstance(found, BPETokenizer):
+        raise TokenizerError(f"{path} is a tokenizer of characters, whose tokens are its symbols")
+    return found
 
 
 def train(
@@ -79,17 +66,17 @@ def _text_of(file: Path) -> str:
 
 def encode(tokenizer: Path, text: str) -> None:
     """Print the ids of a text."""
-    print(" ".join(map(str, load_any(tokenizer).encode(text, disallowed_special=()))))
+    print(" ".join(map(str, _bpe(tokenizer).encode(text, disallowed_special=()))))
 
 
 def decode(tokenizer: Path, ids: Sequence[int]) -> None:
     """Print the text of ids."""
-    print(load_any(tokenizer).decode(list(ids)))
+    print(_bpe(tokenizer).decode(list(ids)))
 
 
 def show(tokenizer: Path, text: str, word: str, beside: Path | None) -> None:
     """Print a text in tokens, a word's merges, and bytes per token beside another tokenizer."""
-    made = load_any(tokenizer)
+    made = _bpe(tokenizer)
     shown = ShownTokens.of(made, text)
     print(shown.coloured() if sys.stdout.isatty() else shown.plain())
     size = len(text.encode("utf-8", "replace"))
@@ -99,4 +86,4 @@ def show(tokenizer: Path, text: str, word: str, beside: Path | None) -> None:
         print(f"\n{shown_merges(made, word)}")
     if beside is not None:
         print()
-        print("\n".join(bytes_per_token({"this": made, "other": load_any(beside)}, {"text": text})))
+        print("\n".join(bytes_per_token({"this": made, "other": _bpe(beside)}, {"text": text})))

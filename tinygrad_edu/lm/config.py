@@ -28,6 +28,9 @@ class TrainConfig:
 
     Attributes:
         corpus: what to learn from: `python-docs`, or paths of UTF-8 text files.
+        tokenizer: `characters`; `bpe`, learnt from the training part; or the path of a tokenizer:
+            tokenizer.json, a .tiktoken file, a folder with vocab.json and merges.txt.
+        vocab_size: tokens that `bpe` learns.
         run: the folder of the run; by default the next free one under `runs/`.
         seed: decides weights, batches and samples; the same seed gives the same run.
         num_layers: transformer blocks.
@@ -65,6 +68,8 @@ class TrainConfig:
     """
 
     corpus: tuple[str, ...] = ("python-docs",)
+    tokenizer: str = "characters"
+    vocab_size: int = 1024
     run: Path | None = None
     seed: int = 1
     num_layers: int = 4
@@ -157,6 +162,7 @@ Bounds = tuple[float, float]
 _LARGEST = sys.float_info.max
 _POSITIVE: Bounds = (math.ulp(0.0), _LARGEST)
 _BOUNDS: dict[str, Bounds] = {
+    "vocab_size": (256, _LARGEST),
     "seed": (0, _LARGEST),
     "num_layers": (1, _LARGEST),
     "num_heads": (1, _LARGEST),

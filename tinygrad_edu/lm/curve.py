@@ -85,7 +85,7 @@ def draw(run: str | Path) -> Path:
     weights = checkpoint.read_arrays(run / checkpoint.MODEL)
     subject = Subject(
         text=named(config.corpus),
-        symbols=text.CharTokenizer.load(run / checkpoint.TOKENIZER).vocab_size,
+        symbols=text.load_tokenizer(run / checkpoint.TOKENIZER).vocab_size,
         parameters=sum(array.size for array in weights.values()),
         tokens_per_step=config.batch_size * config.block_size,
     )

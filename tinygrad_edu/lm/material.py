@@ -36,7 +36,7 @@ class Material:
     name: str
     characters: int
     sha256: str
-    tokenizer: text.CharTokenizer
+    tokenizer: text.Tokenizer
     split: Split
     opening: int
     """The id of the symbol that samples go on from."""
@@ -50,16 +50,37 @@ def anchored(corpus: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(source if source in known else str(Path(source).absolute()) for source in corpus)
 
 
-def opening(tokenizer: text.CharTokenizer) -> str:
+def opening(tokenizer: text.Tokenizer) -> str:
     """The symbol from which a text begins: a line break, or the first by code point without it."""
+    if isinstance(tokenizer, text.BPETokenizer):
+        return "\n"
     return "\n" if "\n" in tokenizer.symbols else tokenizer.symbols[0]
 
 
-def read_material(config: TrainConfig) -> Material:
-    """Read the corpus, learn its symbols, turn it into tokens, and hold out its end."""
+def tokenizer_for(config: TrainConfig, corpus: str) -> text.Tokenizer:
+    """The tokenizer that a config names; one that is learnt sees no held-out text.
+
+    Raises:
+        TokenizerError: the file that it names is none.
+    """
+    if config.tokenizer == "characters":
+        return text.CharTokenizer.from_text(corpus)
+    if config.tokenizer == "bpe":
+        training = corpus[: len(corpus) - int(len(corpus) * config.validation_fraction)]
+        return text.train_bpe(training, config.vocab_size).tokenizer
+    return text.load_tokenizer(config.tokenizer)
+
+
+def read_material(config: TrainConfig, tokenizer: text.Tokenizer | None = None) -> Material:
+    """Read the corpus, turn it into tokens, and hold out its end.
+
+    Args:
+        config: names the corpus and the tokenizer.
+        tokenizer: takes the place of the one that the config names.
+    """
     corpus = text.load_corpus(config.corpus)
     text.check_learnable(corpus)
-    tokenizer = text.CharTokenizer.from_text(corpus.text)
+    tokenizer = tokenizer or tokenizer_for(config, corpus.text)
     tokens = tokenizer.encode_array(corpus.text)
     return Material(
         name=corpus.name,
@@ -68,6 +89,8 @@ def read_material(config: TrainConfig) -> Material:
         tokenizer=tokenizer,
         split=split_tokens(tokens, config.block_size, config.validation_fraction),
         opening=tokenizer.encode(opening(tokenizer))[0],
-        token_bytes=np.array([len(symbol.encode("utf-8")) for symbol in tokenizer.symbols]),
-        source=getattr(corpus, "source", None),
+        token_bytes=np.array(
+            [len(tokenizer.token_bytes(i)) for i in range(tokenizer.vocab_size)]
+        ),
+        source=corpus.source if isinstance(tokenizer, text.CharTokenizer) else None,
     )

@@ -64,20 +64,21 @@ def next_view(
         TokenizerError: a symbol that the model never saw.
         CorpusError: the source cannot have written the context.
     """
-    seen = context[-trained.config.block_size :]
-    symbols = trained.tokenizer.symbols
-    logits = trained.model.next_logits(trained.tokenizer.encode_array(seen)[None, :])[0]
+    ids = trained.tokenizer.encode_array(context)[-trained.config.block_size :]
+    seen = trained.tokenizer.decode(ids)
+    logits = trained.model.next_logits(ids[None, :])[0]
     wide = logits.astype(np.float64)
     wide -= wide.max()
     log_probability = wide - math.log(np.exp(wide).sum())
     truth = None
     if source is not None:
         exact = source.next_probabilities(seen)
-        truth = np.array([exact.get(symbol, 0.0) for symbol in symbols])
+        every = range(trained.tokenizer.vocab_size)
+        truth = np.array([exact.get(trained.tokenizer.decode([i]), 0.0) for i in every])
     order = np.argsort(-np.exp(log_probability), kind="stable")[:count]
     rows = tuple(
         Candidate(
-            symbols[i],
+            trained.tokenizer.decode([int(i)]),
             float(logits[i]),
             math.exp(log_probability[i]),
             None if truth is None else float(truth[i]),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +25,7 @@ class Trained:
     """What a run folder holds, in memory."""
 
     config: TrainConfig
-    tokenizer: text.CharTokenizer
+    tokenizer: text.Tokenizer
     model: GPT
 
     def write(
@@ -49,7 +50,19 @@ class Trained:
         ids = self.tokenizer.encode_array(prompt or opening(self.tokenizer))[None, :]
         generator = stream(seed, "samples")
         new = self.model.stream(ids, max_new_tokens, temperature, top_k, generator)
-        return map(self.tokenizer.decode, new)
+        return _pieces(self.tokenizer, new)
+
+
+def _pieces(tokenizer: text.Tokenizer, new: Iterable[Any]) -> Iterator[str]:
+    """The text of ids as they come, whole characters only."""
+    stream = tokenizer.stream()
+    for ids in new:
+        piece = "".join(map(stream.feed, ids.tolist()))
+        if piece:
+            yield piece
+    rest = stream.flush()
+    if rest:
+        yield rest
 
 
 def load_trained(run: str | Path) -> Trained:
@@ -72,7 +85,7 @@ def load_trained(run: str | Path) -> Trained:
         )
     run = Path(run)
     config = checkpoint.read_config(run)
-    tokenizer = text.CharTokenizer.load(run / checkpoint.TOKENIZER)
+    tokenizer = text.load_tokenizer(run / checkpoint.TOKENIZER)
     stored = checkpoint.read_arrays(run / checkpoint.MODEL)
     weights = {name: array.astype(np.float32) for name, array in stored.items()}
     model = GPT(gpt_config(config, tokenizer.vocab_size), np.random.default_rng(0))

@@ -173,8 +173,11 @@ def _same_material(
     run: Path, saved: TrainConfig, config: TrainConfig, progress: checkpoint.Progress | None
 ) -> Material:
     """The text that the run was started with, wherever it lies now."""
+    # Its own tokenizer: a file that the config names may have changed since.
+    kept = run / checkpoint.TOKENIZER
+    own = None if saved.tokenizer == "characters" else text.load_tokenizer(kept)
     try:
-        material = read_material(config)
+        material = read_material(config, own)
     except text.CorpusError as error:
         if config.corpus != saved.corpus:
             raise

@@ -16,6 +16,7 @@ from tinygrad_edu.text.corpora import Corpus, check_learnable, corpus_names, loa
 from tinygrad_edu.text.errors import CorpusError, TokenizerError
 from tinygrad_edu.text.grammar import Grammar
 from tinygrad_edu.text.ngrams import NGramModel, Yardsticks, yardsticks
+from tinygrad_edu.text.tokenizers import Tokenizer, load_tokenizer
 
 __all__ = [
     "BPETokenizer",
@@ -25,6 +26,7 @@ __all__ = [
     "Grammar",
     "NGramModel",
     "StreamDecoder",
+    "Tokenizer",
     "TokenizerError",
     "Yardsticks",
     "check_learnable",
@@ -32,6 +34,7 @@ __all__ = [
     "load_corpus",
     "load_gpt2",
     "load_tiktoken",
+    "load_tokenizer",
     "save_gpt2",
     "save_tiktoken",
     "train_bpe",

@@ -117,6 +117,18 @@ class CharTokenizer:
         data: bytes = self._code_points[array].tobytes()
         return data.decode("utf-32-le")
 
+    def token_bytes(self, token: int) -> bytes:
+        """The bytes of one symbol, in UTF-8.
+
+        Raises:
+            TokenizerError: there is no such id.
+        """
+        return self.decode([token]).encode("utf-8")
+
+    def stream(self) -> CharStream:
+        """A decoder for ids that come one by one, as other tokenizers have it."""
+        return CharStream(self)
+
     def save(self, path: str | Path) -> None:
         """Write the vocabulary to `path` as JSON; the file is whole or absent."""
         content = {"type": FILE_TYPE, "format_version": FORMAT_VERSION, "symbols": self._symbols}
@@ -162,6 +174,21 @@ class CharTokenizer:
                     f"that contains {symbol!r}"
                 )
         return "leave it out, or make the tokenizer from a text that contains it"
+
+
+class CharStream:
+    """Ids to text, symbol by symbol; nothing is ever half there."""
+
+    def __init__(self, tokenizer: CharTokenizer) -> None:
+        self._tokenizer = tokenizer
+
+    def feed(self, token: int) -> str:
+        """The symbol."""
+        return self._tokenizer.decode([token])
+
+    def flush(self) -> str:
+        """Nothing."""
+        return ""
 
 
 _SURROGATE_REMEDY = (

@@ -1,0 +1,47 @@
+"""Any tokenizer, by its file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tinygrad_edu.text.bpe import BPETokenizer
+from tinygrad_edu.text.bpe_files import load_gpt2, load_tiktoken
+from tinygrad_edu.text.characters import FILE_TYPE, CharTokenizer
+from tinygrad_edu.text.errors import TokenizerError
+
+__all__ = ["Tokenizer", "load_tokenizer"]
+
+Tokenizer = CharTokenizer | BPETokenizer
+
+
+def load_tokenizer(path: str | Path) -> Tokenizer:
+    """Read tokenizer.json (of characters, or byte-level BPE), a .tiktoken file, or a folder with
+    tokenizer.json, or with vocab.json and merges.txt (encoder.json and vocab.bpe).
+
+    Raises:
+        TokenizerError: none of these.
+    """
+    path = Path(path)
+    if path.is_dir():
+        for vocab, merges in (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe")):
+            if (path / vocab).exists() and (path / merges).exists():
+                return load_gpt2(path / vocab, path / merges)
+        if not (path / "tokenizer.json").exists():
+            raise TokenizerError(
+                f"the folder {path} holds neither tokenizer.json, nor vocab.json and merges.txt"
+            )
+        path = path / "tokenizer.json"
+    if path.suffix == ".tiktoken":
+        return load_tiktoken(path)
+    return CharTokenizer.load(path) if _of_characters(path) else BPETokenizer.load(path)
+
+
+def _of_characters(path: Path) -> bool:
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return True  # its own loader says what is wrong with it
+    return not isinstance(content, dict) or content.get("type") == FILE_TYPE or (
+        "model" not in content
+    )
