@@ -410,6 +410,29 @@ class Tokenizer:
 
 
 @dataclass(frozen=True)
+class Export:
+    """Write a trained model as other tools read it: a GPT-2 folder in Hugging Face's layout.
+
+    Attributes:
+        run_folder: the folder of a run, or a model that comes with the package.
+        output: the folder to write.
+    """
+
+    run_folder: Annotated[Path, tyro.conf.arg(name="run", metavar="RUN"), tyro.conf.Positional]
+    output: Annotated[Path, tyro.conf.arg(metavar="FOLDER"), tyro.conf.Positional]
+
+    def run(self) -> int:
+        """Write config.json, model.safetensors and, of byte-level BPE, tokenizer.json."""
+        trained = lm.load_trained(self.run_folder)
+        lm.save_huggingface(trained.model, self.output, trained.tokenizer)
+        names = ", ".join(sorted(path.name for path in self.output.iterdir()))
+        print(f"{self.output}: {names}")
+        if not hasattr(trained.tokenizer, "merges"):
+            print("its tokenizer is of characters, which that layout has no file for")
+        return FINISHED
+
+
+@dataclass(frozen=True)
 class Info:
     """Say what is installed and what computes, and what is missing and how to get it."""
 
@@ -432,5 +455,6 @@ Command = (
     | Annotated[Worksheet, tyro.conf.subcommand("worksheet")]
     | Annotated[HuntCommand, tyro.conf.subcommand("hunt")]
     | Annotated[Tokenizer, tyro.conf.subcommand("tokenizer")]
+    | Annotated[Export, tyro.conf.subcommand("export")]
     | Annotated[Info, tyro.conf.subcommand("info")]
 )

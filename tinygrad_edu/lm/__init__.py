@@ -20,6 +20,7 @@ from tinygrad_edu.lm.errors import (
 )
 from tinygrad_edu.lm.evaluation import Evaluation, evaluate, evaluating
 from tinygrad_edu.lm.gpt import GPT, GPTConfig
+from tinygrad_edu.lm.huggingface import load_huggingface, save_huggingface
 from tinygrad_edu.lm.plan import Plan
 from tinygrad_edu.lm.profiling import StepProfile, profile_step
 from tinygrad_edu.lm.reporting import Reporter, Result, StepReport, ValidationReport
@@ -48,6 +49,7 @@ __all__ = [
     "evaluate",
     "evaluating",
     "from_toml",
+    "load_huggingface",
     "load_trained",
     "next_token",
     "parameters_by_group",
@@ -55,6 +57,7 @@ __all__ = [
     "read_config",
     "read_config_file",
     "resume",
+    "save_huggingface",
     "shipped",
     "split_tokens",
     "step_cost",

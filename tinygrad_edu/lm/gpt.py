@@ -42,6 +42,8 @@ class GPTConfig:
         embed_dim: C, the numbers that stand for one token.
         dropout: chance that an activation is zeroed while training.
         bias: whether linear layers and norms have a bias.
+        activation: of the MLPs: "gelu", "gelu_tanh" (GPT-2's), "relu".
+        eps: the norms' epsilon.
 
     Raises:
         ConfigError: sizes that no GPT can have.
@@ -54,6 +56,8 @@ class GPTConfig:
     embed_dim: int = 128
     dropout: float = 0.0
     bias: bool = True
+    activation: str = "gelu"
+    eps: float = 1e-5
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "block_size", "num_layers", "num_heads", "embed_dim"):
@@ -97,11 +101,13 @@ class GPT(nn.Module):
                 dropout=config.dropout,
                 bias=config.bias,
                 causal=True,
+                activation=config.activation,
+                eps=config.eps,
                 generator=source,
             )
             for _ in range(config.num_layers)
         )
-        self.final_norm = nn.LayerNorm(width, bias=config.bias)
+        self.final_norm = nn.LayerNorm(width, eps=config.eps, bias=config.bias)
         self._initialise()
 
     def _initialise(self) -> None:

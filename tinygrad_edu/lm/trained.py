@@ -15,6 +15,7 @@ from tinygrad_edu.lm.config import TrainConfig
 from tinygrad_edu.lm.data import stream
 from tinygrad_edu.lm.errors import RunError, SamplingError
 from tinygrad_edu.lm.gpt import GPT
+from tinygrad_edu.lm.huggingface import load_huggingface
 from tinygrad_edu.lm.learner import gpt_config
 from tinygrad_edu.lm.material import opening
 from tinygrad_edu.nn import StateDictError
@@ -65,9 +66,26 @@ def _pieces(tokenizer: text.Tokenizer, new: Iterable[Any]) -> Iterator[str]:
         yield rest
 
 
+def _from_huggingface(folder: Path) -> Trained:
+    model = load_huggingface(folder)
+    sizes = model.config
+    config = TrainConfig(
+        block_size=sizes.block_size, num_layers=sizes.num_layers, num_heads=sizes.num_heads,
+        embed_dim=sizes.embed_dim, tokenizer=str(folder), corpus=(str(folder),),
+    )  # fmt: skip
+    tokenizer = text.load_tokenizer(folder)
+    if tokenizer.vocab_size > sizes.vocab_size:
+        raise RunError(
+            f"{folder}: the tokenizer has {tokenizer.vocab_size} tokens, the model "
+            f"{sizes.vocab_size}; they do not belong together"
+        )
+    return Trained(config, tokenizer, model)
+
+
 def load_trained(run: str | Path) -> Trained:
     """The model of a run folder, with the weights of its newest checkpoint, or one that is shipped.
 
+    A folder in Hugging Face's layout (`config.json` of a GPT-2, with its tokenizer) is one as well.
     The name of a shipped model (`lm.shipped.names()`) means that model; to mean a folder of that
     name, write `./grammar`.
 
@@ -84,6 +102,8 @@ def load_trained(run: str | Path) -> Trained:
             f"({', '.join(known)}); give a folder that `tinygrad-edu train` made"
         )
     run = Path(run)
+    if (run / "config.json").exists() and not (run / checkpoint.CONFIG).exists():
+        return _from_huggingface(run)
     config = checkpoint.read_config(run)
     tokenizer = text.load_tokenizer(run / checkpoint.TOKENIZER)
     stored = checkpoint.read_arrays(run / checkpoint.MODEL)

@@ -1,0 +1,185 @@
+"""GPT-2 folders in Hugging Face's layout: the same logits there and back; errors name weights."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from safetensors.numpy import save
+
+import tinygrad_edu as tg
+from tinygrad_edu import lm, text
+from tinygrad_edu.cli import main
+from tinygrad_edu.lm.huggingface import read_safetensors
+
+SIZES: dict[str, Any] = {
+    "vocab_size": 50, "block_size": 16, "num_layers": 2, "num_heads": 3, "embed_dim": 24,
+}  # fmt: skip
+IDS = np.random.default_rng(0).integers(0, 50, (2, 16))
+
+
+def logits(model: lm.GPT, ids: Any = IDS) -> Any:
+    with tg.no_grad():
+        return model(ids).numpy()
+
+
+def array_of(parameter: Any) -> Any:
+    return parameter.detach().numpy()
+
+
+def made(**options: Any) -> lm.GPT:
+    model = lm.GPT(lm.GPTConfig(**{**SIZES, **options}), np.random.default_rng(1))
+    for parameter in model.parameters():  # biases too
+        noise = np.random.default_rng(parameter.size).normal(size=parameter.shape)
+        parameter.data = array_of(parameter) + 0.05 * noise.astype(np.float32)
+    model.eval()
+    return model
+
+
+@pytest.mark.parametrize("options", [{}, {"activation": "gelu_tanh"}, {"eps": 1e-3}])
+def test_there_and_back_gives_the_same_logits(options: dict[str, Any], tmp_path: Path) -> None:
+    model = made(**options)
+    back = lm.load_huggingface(lm.save_huggingface(model, tmp_path))
+    assert back.config == model.config
+    assert np.array_equal(logits(back), logits(model))
+
+
+def test_a_model_without_biases_is_written_with_zeros(tmp_path: Path) -> None:
+    model = made(bias=False)
+    back = lm.load_huggingface(lm.save_huggingface(model, tmp_path))
+    assert np.allclose(logits(back), logits(model), atol=1e-6)
+
+
+def test_shards_and_half_precision_are_read(tmp_path: Path) -> None:
+    model = made()
+    lm.save_huggingface(model, tmp_path)
+    arrays = read_safetensors(tmp_path / "model.safetensors")
+    names = sorted(arrays)
+    for half in (np.float16, ml_dtypes.bfloat16):
+        where = {}
+        for number, part in enumerate((names[:9], names[9:])):
+            file = f"model-{number + 1:05}-of-00002.safetensors"
+            (tmp_path / file).write_bytes(raw({n: arrays[n].astype(half) for n in part}))
+            where |= dict.fromkeys(part, file)
+        (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": where}))
+        back = lm.load_huggingface(tmp_path)
+        for name, parameter in back.named_parameters():
+            own = array_of(dict(model.named_parameters())[name])
+            assert np.array_equal(array_of(parameter), own.astype(half).astype(np.float32))
+
+
+def raw(arrays: dict[str, Any]) -> bytes:
+    """A safetensors file, of bfloat16 too."""
+    kinds = {"float16": "F16", "bfloat16": "BF16", "float32": "F32"}
+    head: dict[str, Any] = {}
+    data = b""
+    for name, array in arrays.items():
+        piece = np.ascontiguousarray(array).tobytes()
+        head[name] = {
+            "dtype": kinds[str(array.dtype)], "shape": list(array.shape),
+            "data_offsets": [len(data), len(data) + len(piece)],
+        }  # fmt: skip
+        data += piece
+    text_ = json.dumps(head).encode()
+    return len(text_).to_bytes(8, "little") + text_ + data
+
+
+def changed(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    arrays = read_safetensors(folder / "model.safetensors")
+    change(arrays)
+    (folder / "model.safetensors").write_bytes(save(arrays))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda a: a.pop("transformer.h.0.ln_1.weight"), "lacks transformer.h.0.ln_1.weight"),
+        (lambda a: a.update(extra=np.zeros(3)), "holds weights that GPT-2 has not: extra"),
+        (
+            lambda a: a.update({"transformer.h.1.mlp.c_fc.weight": np.zeros((96, 24), np.float32)}),
+            r"c_fc.weight in .* has shape \(96, 24\), and config.json asks for \(24, 96\)",
+        ),
+        (lambda a: a.update({"lm_head.weight": np.ones((50, 24), "f4")}), "a head of its own"),
+    ],
+)
+def test_weights_that_do_not_fit_are_named(
+    change: Callable[[dict[str, Any]], None], said: str, tmp_path: Path
+) -> None:
+    lm.save_huggingface(made(), tmp_path)
+    changed(tmp_path, change)
+    with pytest.raises((lm.RunError, lm.ConfigError), match=said):
+        lm.load_huggingface(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"model_type": "llama"}, "is of a 'llama'"),
+        ({"n_inner": 7}, "n_inner = 7"),
+        ({"activation_function": "swish"}, "activation_function 'swish'"),
+        ({"tie_word_embeddings": False}, "tie_word_embeddings = False"),
+    ],
+)
+def test_models_of_other_kinds_are_refused(
+    options: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    lm.save_huggingface(made(), tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, **options}))
+    with pytest.raises(lm.ConfigError, match=said):
+        lm.load_huggingface(tmp_path)
+
+
+def test_missing_and_damaged_files_are_said(tmp_path: Path) -> None:
+    with pytest.raises(lm.RunError, match=r"config.json cannot be read"):
+        lm.load_huggingface(tmp_path)
+    lm.save_huggingface(made(), tmp_path)
+    whole = (tmp_path / "model.safetensors").read_bytes()
+    (tmp_path / "model.safetensors").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(lm.RunError, match="is not a whole safetensors file"):
+        lm.load_huggingface(tmp_path)
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(lm.RunError, match="is not JSON"):
+        lm.load_huggingface(tmp_path)
+
+
+def test_a_run_is_exported_and_sampled_from_its_folder(
+    make_config: Callable[..., lm.TrainConfig], tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    run = lm.train(make_config(tokenizer="bpe", vocab_size=280, steps=4)).run
+    folder = tmp_path / "gpt2"
+    assert main(["export", str(run), str(folder)]) == 0
+    assert "config.json, model.safetensors, tokenizer.json" in capsys.readouterr().out
+    a, b = lm.load_trained(run), lm.load_trained(folder)
+    assert "".join(a.write("the", 20)) == "".join(b.write("the", 20))
+    assert main(["sample", str(folder), "the", "--max-new-tokens", "5"]) == 0
+    other = text.train_bpe("abcd " * 90 + "the cat sat", 290, min_frequency=1).tokenizer
+    text.BPETokenizer(other.merges, [f"<{i}>" for i in range(40)]).save(folder / "tokenizer.json")
+    with pytest.raises(lm.RunError, match="they do not belong together"):
+        lm.load_trained(folder)
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("activation", ["gelu_new", "gelu"])
+def test_logits_are_those_of_transformers(activation: str, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="torch, the judge, is not installed")
+    theirs = pytest.importorskip("transformers", reason="transformers, the judge, is not installed")
+    torch.manual_seed(0)
+    config = theirs.GPT2Config(
+        vocab_size=50, n_positions=16, n_embd=24, n_layer=2, n_head=3,
+        activation_function=activation,
+    )  # fmt: skip
+    model = theirs.GPT2LMHeadModel(config).eval()
+    model.save_pretrained(tmp_path / "theirs")
+    wanted = model(torch.tensor(IDS)).logits.detach().numpy()
+    ours = lm.load_huggingface(tmp_path / "theirs")
+    assert np.abs(logits(ours) - wanted).max() < 1e-6
+    lm.save_huggingface(ours, tmp_path / "ours")
+    back = theirs.GPT2LMHeadModel.from_pretrained(tmp_path / "ours").eval()
+    assert np.abs(back(torch.tensor(IDS)).logits.detach().numpy() - wanted).max() < 1e-6
