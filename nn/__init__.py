@@ -36,6 +36,7 @@ from tinygrad_edu.nn.containers import ModuleDict, ModuleList, Sequential
 from tinygrad_edu.nn.convolution import AvgPool1d, AvgPool2d, Conv1d, Conv2d, MaxPool1d, MaxPool2d
 from tinygrad_edu.nn.hooks import HookHandle
 from tinygrad_edu.nn.layers import MLP, Dropout, Embedding, LayerNorm, LearnedPositions, Linear
+from tinygrad_edu.nn.lora import LoRA, LoRALinear, add_lora
 from tinygrad_edu.nn.losses import (
     BCELoss,
     BCEWithLogitsLoss,
@@ -78,6 +79,8 @@ __all__ = [
     "LeakyReLU",
     "LearnedPositions",
     "Linear",
+    "LoRA",
+    "LoRALinear",
     "LoadResult",
     "LogSigmoid",
     "LogSoftmax",
@@ -102,6 +105,7 @@ __all__ = [
     "StateDictError",
     "Tanh",
     "TransformerBlock",
+    "add_lora",
     "functional",
     "init",
 ]

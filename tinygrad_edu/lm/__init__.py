@@ -7,6 +7,7 @@ print("".join(trained.write("The ", max_new_tokens=200)))
 """
 
 from tinygrad_edu.lm import shipped
+from tinygrad_edu.lm.adapters import load_adapter, save_adapter
 from tinygrad_edu.lm.checkpoint import read_config
 from tinygrad_edu.lm.config import TrainConfig, from_toml, read_config_file, to_toml
 from tinygrad_edu.lm.cost import Cost, parameters_by_group, step_cost
@@ -49,6 +50,7 @@ __all__ = [
     "evaluate",
     "evaluating",
     "from_toml",
+    "load_adapter",
     "load_huggingface",
     "load_trained",
     "next_token",
@@ -57,6 +59,7 @@ __all__ = [
     "read_config",
     "read_config_file",
     "resume",
+    "save_adapter",
     "save_huggingface",
     "shipped",
     "split_tokens",
