@@ -50,7 +50,14 @@ def masked() -> tuple[Any, ...]:
 KEY_BIAS = "the key bias adds one number to all scores of a row, which softmax does not see"
 IDS = np.array([[1, 4, 1], [2, 0, 4]])
 
+def adapted() -> nn.LoRALinear:
+    layer = nn.LoRALinear(nn.Linear(4, 3), rank=2, alpha=4.0)
+    nn.init.normal_(layer.lora_B)  # 0 at first: then A has gradient 0
+    return layer
+
+
 CASES: dict[str, Case] = {
+    "LoRALinear": Case(adapted, x(2, 5, 4)),
     "Linear": Case(lambda: nn.Linear(4, 3), x(2, 5, 4)),
     "Linear without bias": Case(lambda: nn.Linear(4, 3, bias=False), x(5, 4)),
     "Embedding": Case(

@@ -1,4 +1,4 @@
-"""LoRA adapters of a GPT as PEFT has them: `adapter_config.json` beside `adapter_model.safetensors`.
+"""LoRA adapters of a GPT as PEFT has them: adapter_config.json and adapter_model.safetensors.
 
 The adapter alone is written, a few percent of the model; the file says of which base it is (a
 digest of the frozen weights), and another base is refused.
