@@ -2,8 +2,8 @@
 
     python benchmarks/bpe.py FILE --peers-python PATH   # a Python that has both
 
-FILE is a UTF-8 text. Training is from the text in memory to the learnt merges, `--vocab-size` tokens
-in all (theirs by `train_from_iterator` over lines, with its default threads). Encoding is of the
+FILE is a UTF-8 text. Training is from the text in memory to the learnt merges, `--vocab-size`
+tokens in all (theirs by `train_from_iterator` over lines, with its default threads). Encoding is of the
 whole text with the vocabulary that was learnt: cold, with a new tokenizer at each step (its making
 outside the time); theirs by `encode_batch` over lines, tiktoken's by `encode_ordinary`.
 """
@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import _rounds
-
 
 PATTERN = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 """GPT-2's split, which both use."""

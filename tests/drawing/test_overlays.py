@@ -85,7 +85,8 @@ def test_a_folded_box_has_the_sum_of_its_parts() -> None:
 
 def test_gradients_of_a_folded_module_are_their_root_mean_square() -> None:
     assert overlays._root_of_squares([3.0, 4.0]) == pytest.approx(5 / math.sqrt(2))
-    assert overlays._root_of_squares([1.0, math.nan]) == math.inf
+    assert math.isnan(overlays._root_of_squares([1.0, math.nan, math.inf]))
+    assert overlays._root_of_squares([1.0, math.inf]) == math.inf
 
 
 def test_error_holds_each_derivative_to_differences() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from tinygrad_edu.autograd.tensor import Tensor
 from tinygrad_edu.cli.expressions import root_of
 from tinygrad_edu.cli.scripts import ScriptError
 from tinygrad_edu.drawing.draw import Drawing, draw
+from tinygrad_edu.errors import GraphError
 from tinygrad_edu.scalar.value import Value
 
 __all__ = ["collapse_of", "drawing_of"]
@@ -44,7 +46,10 @@ def drawing_of(
     if not what.endswith(".py"):
         options = {"title": what, **options}
     if backward and not _has_gradients(root):
-        root.backward()
+        try:
+            root.backward()
+        except GraphError as error:  # not one number, not tracked, freed: drawn all the same
+            warnings.warn(f"drawn without gradients: {error}", stacklevel=2)
     return draw(root, **options)
 
 

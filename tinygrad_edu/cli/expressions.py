@@ -64,7 +64,10 @@ def evaluated(text: str, names: Mapping[str, Value]) -> Value:
 
 def _value(tree: ast.AST, names: dict[str, Value]) -> Any:
     if isinstance(tree, ast.Constant) and isinstance(tree.value, (int, float)):
-        return float(tree.value)
+        try:
+            return float(tree.value)
+        except OverflowError as error:
+            raise ScriptError("a number is too large: write it as 1e400, infinity") from error
     if isinstance(tree, ast.Name):
         if tree.id not in names:
             known = ", ".join(sorted(names)) or "none yet"
@@ -75,7 +78,10 @@ def _value(tree: ast.AST, names: dict[str, Value]) -> Any:
     if isinstance(tree, ast.BinOp) and type(tree.op) in _OPERATORS:
         left, right = _value(tree.left, names), _value(tree.right, names)
         try:
-            return _OPERATORS[type(tree.op)](left, right)
+            found = _OPERATORS[type(tree.op)](left, right)
+            if isinstance(found, complex):
+                raise ValueError("the root of a negative number is no real number")
+            return found
         except (ArithmeticError, ValueError) as error:
             raise ScriptError(f"{ast.unparse(tree)}: {error}") from error
     if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, (ast.USub, ast.UAdd)):

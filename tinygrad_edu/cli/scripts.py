@@ -51,11 +51,11 @@ def result_of(
             found = _variables_at(stop, str(path))
     if name:
         if name not in found:
-            known = ", ".join(k for k, v in found.items() if isinstance(v, (Value, Tensor)))
+            known = ", ".join(k for k, v in found.items() if _is_node(v))
             raise ScriptError(f"{path.name} has no variable {name}; it has {known or 'no results'}")
         return _checked(found[name], name), found
-    made = [v for v in found.values() if isinstance(v, (Value, Tensor)) and v.op is not None]
-    if isinstance(found.get("loss"), (Value, Tensor)):
+    made = [v for v in found.values() if _is_node(v) and v.op is not None]
+    if _is_node(found.get("loss")):
         return found["loss"], found
     numbers = [v for v in made if isinstance(v, Value) or v.ndim == 0]
     if not made:
@@ -74,6 +74,11 @@ def _variables_at(stop: SystemExit, path: str) -> dict[str, Any]:
             return dict(trace.tb_frame.f_globals)
         trace = trace.tb_next
     raise stop
+
+
+def _is_node(thing: Any) -> bool:
+    """Not by isinstance: a proxy among a script's variables may raise at it."""
+    return issubclass(type(thing), (Value, Tensor))
 
 
 def _checked(thing: Any, name: str) -> Any:

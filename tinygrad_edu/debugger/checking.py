@@ -129,7 +129,7 @@ def check_rule(node: Any, slot: int, upstream: Array, contribution: Array) -> Ch
         if high - low > room and low - room <= got[k] <= high + room:
             bad[k], off[k], kink = False, 0.0, True
     numeric, said = (
-        (float(x[0]) if at.ndim == 0 else float(np.linalg.norm(x))) for x in (wanted, got)
+        (float(x[0]) if at.ndim == 0 else facts.norm(x)) for x in (wanted, got)
     )
     largest = float(off.max(initial=0.0))
     error_share = largest / scale if largest else 0.0

@@ -299,7 +299,7 @@ def _array_paths(
                     names = (log.names[x], *(u.event.name for u in reversed(way)))
                     found.append(Path(names, way[::-1], (), float(piece[at]), float("nan")))
                 else:
-                    size = float(np.linalg.norm(np.nan_to_num(piece)))
+                    size = facts.norm(np.nan_to_num(piece))
                     ahead.append((-size, next(tickets), use.input, piece, way))
             if not straight or not ahead:
                 for each in ahead:

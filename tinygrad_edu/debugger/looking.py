@@ -291,7 +291,7 @@ def _same(a: Any, b: Any) -> bool:
 def _size_of(g: Any) -> str:
     """A scalar gradient, or the norm of an array's."""
     array = facts.host(g)
-    return facts.number(array) if array.ndim == 0 else f"norm {facts.number(np.linalg.norm(array))}"
+    return facts.number(array) if array.ndim == 0 else f"norm {facts.number(facts.norm(array))}"
 
 
 def _numbers(thing: Any) -> Iterator[str]:

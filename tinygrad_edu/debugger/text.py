@@ -117,11 +117,11 @@ def use_lines(use: Use) -> list[str]:
         lines.append(
             f"      summed over axes {use.summed_axes}, along which {use.name} was broadcast"
         )
-    before = "–" if use.before is None else f"norm {facts.number(np.linalg.norm(use.before))}"
+    before = "–" if use.before is None else f"norm {facts.number(facts.norm(facts.host(use.before)))}"
     lines.append(
         f"      {facts.shape_of(use.input)}: {facts.health(use.contribution)}"
     )
-    after = facts.number(np.linalg.norm(facts.host(use.after)))
+    after = facts.number(facts.norm(facts.host(use.after)))
     lines.append(f"      {use.name}.grad {before} → norm {after}{which}")
     return lines
 

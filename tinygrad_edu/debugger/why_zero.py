@@ -298,8 +298,8 @@ def _shrunk(x: Any, log: Log) -> tuple[Reason, ...]:
         for use in event.uses:
             if id(use.input) not in on_the_way:
                 continue
-            before = float(np.linalg.norm(facts.host(event.upstream)))
-            after = float(np.linalg.norm(facts.host(use.contribution)))
+            before = facts.norm(facts.host(event.upstream))
+            after = facts.norm(facts.host(use.contribution))
             if before and 0 < after < _SMALL * before:
                 word = facts.word(event.node)
                 kind, why = _why(use, word, facts.host(event.upstream))

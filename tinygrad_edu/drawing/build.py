@@ -99,6 +99,8 @@ class _Builder:
         self._constants: set[int] = set()
         kept = {id(root) for root in roots} | set(variables)
         self._uses = _uses(order)
+        self._roots = _roots_of_one_name(order)
+        self._said: dict[int, tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]]] = {}
         for node in order:
             if facts.is_constant(node) and id(node) not in kept and self._uses.get(id(node)):
                 self._constants.add(id(node))
@@ -110,11 +112,13 @@ class _Builder:
                 self._leaf(node, (), ())
             return
         module = modules_of(facts.module_path(node))
+        if module and module[0] in self._roots:
+            module = (self._roots[module[0]], *module[1:])
         tails: list[tuple[int, Any, str]] = []
         constants: dict[int, str] = {}
         for slot, x in enumerate(node.inputs):
             if id(x) in self._constants:
-                constants[slot] = facts.number(facts.host(x.data))
+                constants[slot] = facts.value_text(x)
             elif x.op is None:
                 tails.append((slot, x, self._leaf(x, module, self._place(x, node, module))))
             else:
@@ -140,7 +144,7 @@ class _Builder:
             return (id(consumer),)
         if self._given(x):
             return ()
-        return () if len({modules_of(facts.module_path(c)) for c in consumers}) == 1 else module
+        return () if len({facts.module_path(c) for c in consumers}) == 1 else module
 
     def _given(self, x: Any) -> bool:
         """Whether it comes from outside of modules: a named tensor that is no module's own."""
@@ -168,17 +172,21 @@ class _Builder:
             f"n{len(self.boxes)}", kind, facts.symbol(node), name,
             module=module, source=facts.source_line(node), marked=id(node) in self._marked,
         )  # fmt: skip
-        lines = [shown_value(node)] if self._values else []
-        tracked = not isinstance(node, Tensor) or node.requires_grad
-        if tracked:
-            box.gradient = _gradient_text(node)
-            if self._gradients:
-                lines.append(f"grad {box.gradient}")
-        box.lines = tuple(lines)
-        box.details = _details(node, self.names[node], tracked, box.gradient)
+        if id(node) not in self._said:  # once for all its copies
+            self._said[id(node)] = self._facts(node)
+        box.gradient, box.lines, box.details = self._said[id(node)]
         self.boxes.append(box)
         self.nodes.append(node)
         return box
+
+    def _facts(self, node: Any) -> tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]]:
+        """A box's gradient, lines and details."""
+        lines = [shown_value(node)] if self._values else []
+        tracked = not isinstance(node, Tensor) or node.requires_grad
+        gradient = _gradient_text(node) if tracked else "–"
+        if tracked and self._gradients:
+            lines.append(f"grad {gradient}")
+        return gradient, tuple(lines), _details(node, self.names[node], tracked, gradient)
 
 
 def _within(name: str, module: tuple[str, ...]) -> str:
@@ -188,6 +196,27 @@ def _within(name: str, module: tuple[str, ...]) -> str:
         if rest != name:
             return rest
     return name
+
+
+def _roots_of_one_name(order: Sequence[Any]) -> dict[str, str]:
+    """Titles of outermost modules whose name stands for several: the paths of two `Sequential`
+    begin alike, and only their weights tell that there are two.
+    """
+    weights: dict[tuple[str, str], set[int]] = {}
+    for node in order:
+        path = facts.module_path(node)
+        for x in node.inputs if path else ():
+            if x.op is None and type(x) is not Tensor and x.name:
+                weights.setdefault((path, x.name), set()).add(id(x))
+    titles: dict[str, str] = {}
+    most: dict[str, int] = {}
+    for (path, _), found in weights.items():
+        root = path.partition(".")[0]
+        most[root] = max(most.get(root, 1), len(found))
+    for root, count in most.items():
+        if count > 1:
+            titles[root] = f"{root} ({count} sets of weights)"
+    return titles
 
 
 def _uses(order: Sequence[Any]) -> dict[int, list[Any]]:
@@ -204,14 +233,14 @@ def _title(node: Any, constants: Mapping[int, str]) -> str:
     parameters = facts.parameters(node)
     if sign == "power_constant":
         return f"^ {parameters['exponent']:g}"
-    if isinstance(node.op, str) and sign.startswith("**"):
+    if isinstance(node.op, str) and sign.startswith("**"):  # "**3"; "**" is "^" already
         return f"^ {sign[2:]}"
     if not constants:
         return sign
     inside = [constants.get(slot, "·") for slot in range(len(node.inputs))]
     if len(inside) == 2 and not sign[:1].isalpha():
         left, right = inside
-        return f"{sign} {right}" if left == "·" else f"{left} {sign}"
+        return " ".join(part for part in (left, sign, right) if part != "·")
     return f"{sign}({', '.join(inside)})"
 
 
@@ -232,8 +261,8 @@ def shown_value(node: Any) -> str:
     """The number of a scalar, the numbers of a short vector, else shape and dtype."""
     if isinstance(node, Tensor) and node._data is not None and node.ndim == 1:
         a = facts.host(node._data)
-        if 0 < a.size <= _NUMBERS and a.dtype.kind in "fiu":
-            return "[" + " ".join(facts.number(x) for x in a) + "]"
+        if 0 < a.size <= _NUMBERS and a.dtype.kind in "fiub":
+            return "[" + " ".join(map(facts.exact, a)) + "]"
     return facts.value_text(node)
 
 
@@ -245,8 +274,7 @@ def _gradient_text(node: Any) -> str:
     a = np.asarray(found)
     if a.ndim == 0:
         return facts.number(a)
-    norm = float(np.linalg.norm(a.astype(np.float64)))
-    return f"norm {facts.number(norm)}"
+    return f"norm {facts.number(facts.norm(a))}"
 
 
 def _details(node: Any, name: str, tracked: bool, gradient: str) -> tuple[tuple[str, str], ...]:

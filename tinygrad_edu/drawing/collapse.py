@@ -7,15 +7,16 @@ behind an overlay, are folded with the boxes.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tinygrad_edu.drawing import facts
 from tinygrad_edu.drawing.model import Arrow, Box, Picture
 
-__all__ = ["AUTO", "LIMIT", "Amounts", "collapsed", "grouped"]
+__all__ = ["AUTO", "LIMIT", "Amounts", "collapsed", "grouped", "largest"]
 
 AUTO = 60
 """Boxes that "auto" takes for readable."""
@@ -30,6 +31,11 @@ Group = tuple[str, ...]
 Reduce = Callable[[Sequence[float]], float]
 
 
+def largest(numbers: Sequence[float]) -> float:
+    """The largest of some numbers; NaN if one of them is, which `max` would pass over."""
+    return math.nan if any(map(math.isnan, numbers)) else max(numbers)
+
+
 @dataclass(frozen=True)
 class Amounts:
     """A number for each box, by its id, and how those of a folded box are put together.
@@ -38,11 +44,13 @@ class Amounts:
         of: the numbers; a box without one has none.
         reduce: one number for many, within one block.
         across: one number for those of equal blocks.
+        copies: the originals' numbers for copies, which are added up with no others.
     """
 
     of: dict[str, float]
-    reduce: Reduce = max
-    across: Reduce = max
+    reduce: Reduce = largest
+    across: Reduce = largest
+    copies: dict[str, float] = field(default_factory=dict)
 
 
 def collapsed(
@@ -121,22 +129,34 @@ def _fold_modules(picture: Picture, amounts: Amounts, depth: int) -> tuple[Pictu
 def _module_box(parts: Sequence[Box], group: Group) -> Box:
     """One box for all of a module's."""
     *around, name = group
-    operations = [box for box in parts if box.kind == "operation"]
-    weights = [box for box in parts if box.kind == "parameter"]
-    last = operations[-1] if operations else parts[-1]
-    held = f", {_plural(len(weights), 'weight')}" if weights else ""
-    lines = [_plural(len(operations), "operation") + held]
-    lines += [line for line in last.lines if line and not line.startswith("grad")][:1]
+    made = [box for box in parts if box.kind in ("operation", "module")]
+    operations, weights = _held(parts)
+    last = made[-1] if made else parts[-1]
+    held = f", {_plural(weights, 'weight')}" if weights else ""
+    lines = [_plural(operations, "operation") + held]
+    told = last.lines[1:] if last.kind == "module" else last.lines
+    lines += [line for line in told if line and not line.startswith("grad")][:1]
     return Box(
         "", "module", name, module=tuple(around), lines=tuple(lines),
-        gradient=last.gradient, hides=_contents(operations), marked=any(b.marked for b in parts),
-        source=last.source, details=_inside(parts),
+        gradient=last.gradient, hides=_contents(made), marked=any(b.marked for b in parts),
+        source=last.source, details=_inside(parts), inside=(operations, weights),
     )  # fmt: skip
 
 
-def _contents(operations: Sequence[Box]) -> str:
+def _held(parts: Sequence[Box]) -> tuple[int, int]:
+    """How many operations and weights boxes are or hold, with every one of equal blocks."""
+    operations = sum(
+        box.count * (1 if box.kind == "operation" else box.inside[0]) for box in parts
+    )
+    weights = sum(box.count * (1 if box.kind == "parameter" else box.inside[1]) for box in parts)
+    return operations, weights
+
+
+def _contents(made: Sequence[Box]) -> str:
     """"3 multiply, 2 add, tanh": what a folded box holds, the most frequent first."""
-    counts = Counter(_word(box) for box in operations)
+    counts: Counter[str] = Counter()
+    for box in made:
+        counts[_word(box)] += box.count
     shown = sorted(counts, key=lambda word: (-counts[word], word))
     text = ", ".join(f"{counts[w]} {w}" if counts[w] > 1 else w for w in shown[:6])
     return text + (f" and {len(shown) - 6} more kinds" if len(shown) > 6 else "")
@@ -166,14 +186,17 @@ def _inside(parts: Sequence[Box]) -> tuple[tuple[str, str], ...]:
 def _fold_repeats(picture: Picture, amounts: Amounts) -> tuple[Picture, Amounts]:
     """Runs of equal sibling modules, such as blocks.0 … blocks.11, drawn once and marked "× 12"."""
     while True:
-        run = _longest_run(picture)
-        if run is None:
+        runs = _outermost_runs(picture)
+        if not runs:
             return picture, amounts
-        picture, amounts = _drawn_once(picture, amounts, run)
+        for run, beside in runs:  # of different modules: none is part of another
+            picture, amounts = _drawn_once(picture, amounts, run, beside)
 
 
-def _longest_run(picture: Picture) -> list[tuple[str, ...]] | None:
-    """Paths of modules that are equal and follow each other; the outermost and longest first."""
+def _outermost_runs(picture: Picture) -> list[tuple[list[tuple[str, ...]], bool]]:
+    """Paths of modules that are equal and follow each other, the outermost, and whether they stand
+    side by side; the longest first.
+    """
     members: dict[tuple[str, ...], list[Box]] = {}
     for box in picture.boxes:
         path = (*box.module, box.title) if box.kind == "module" else box.module
@@ -181,16 +204,19 @@ def _longest_run(picture: Picture) -> list[tuple[str, ...]] | None:
             members.setdefault(path[:depth], []).append(box)
     families: dict[tuple[tuple[str, ...], str], dict[int, tuple[str, ...]]] = {}
     for path in members:
-        found = re.fullmatch(r"(.*?)(\d+)", path[-1])
-        if found:
-            families.setdefault((path[:-1], found[1]), {})[int(found[2])] = path
+        named = re.fullmatch(r"(.*?)(\d+)", path[-1])
+        if named:
+            families.setdefault((path[:-1], named[1]), {})[int(named[2])] = path
     blocks = _Blocks(picture, members)
-    best: list[tuple[str, ...]] | None = None
-    for numbered in families.values():
-        for run in _runs(numbered, blocks):
-            if best is None or (-len(run[0]), len(run)) > (-len(best[0]), len(best)):
-                best = run
-    return best
+    depth = 0
+    found: list[list[tuple[str, ...]]] = []
+    for (around, _), numbered in sorted(families.items(), key=lambda family: len(family[0][0])):
+        if found and len(around) > depth:
+            break
+        depth = len(around)
+        found += _runs(numbered, blocks)
+    found.sort(key=len, reverse=True)
+    return [(run, blocks.side_by_side(run)) for run in found]
 
 
 def _runs(numbered: dict[int, tuple[str, ...]], blocks: _Blocks) -> list[list[tuple[str, ...]]]:
@@ -213,6 +239,9 @@ class _Blocks:
 
     def __init__(self, picture: Picture, members: dict[tuple[str, ...], list[Box]]) -> None:
         self._members = members
+        self._words = {
+            box.id: "module" if box.kind == "module" else _word(box) for box in picture.boxes
+        }
         self._original = {box.id: box.copy_of or box.id for box in picture.boxes}
         self._into: dict[str, list[Arrow]] = {}
         self._out: dict[str, list[Arrow]] = {}
@@ -232,7 +261,7 @@ class _Blocks:
         if len(run) > 1 and self.side_by_side(run) != (given == before):
             return False
         if given == before:
-            return bool(given)
+            return bool(given) and self._leads_to(path) == self._leads_to(last)
         between = self._between(last, path)
         if not between or not self._leaves_only_for(last, path):
             return False
@@ -265,6 +294,15 @@ class _Blocks:
         place = {box.id: i for i, box in enumerate(self._members[a])}
         return [(place[tail], i, slot) for tail, i, slot in self._given(b) if tail in place]
 
+    def _leads_to(self, path: tuple[str, ...]) -> set[tuple[int, str]]:
+        """(place inside, operation outside) of each arrow out of a block."""
+        place = {box.id: i for i, box in enumerate(self._members[path])}
+        return {
+            (i, self._words[arrow.head])
+            for box_id, i in place.items() for arrow in self._out.get(box_id, ())
+            if arrow.head not in place
+        }  # fmt: skip
+
     def _leaves_only_for(self, a: tuple[str, ...], b: tuple[str, ...]) -> bool:
         own = {box.id for box in self._members[a]} | {box.id for box in self._members[b]}
         return all(
@@ -293,13 +331,18 @@ class _Blocks:
 
 
 def _drawn_once(
-    picture: Picture, amounts: Amounts, run: Sequence[tuple[str, ...]]
+    picture: Picture, amounts: Amounts, run: Sequence[tuple[str, ...]], beside: bool
 ) -> tuple[Picture, Amounts]:
     """The first block of a run in the place of all of them."""
-    blocks = [[box for box in picture.boxes if _within(box, path)] for path in run]
+    members: dict[tuple[str, ...], list[Box]] = {path: [] for path in run}
+    for box in picture.boxes:
+        own = (*box.module, box.title) if box.kind == "module" else box.module
+        if own[: len(run[0])] in members:
+            members[own[: len(run[0])]].append(box)
+    blocks = list(members.values())
+    if len({len(block) for block in blocks}) > 1:  # a copy of no more use was left out of one
+        return picture, amounts
     first, last = run[0][-1], run[-1][-1]
-    side = _Blocks(picture, dict(zip(run, blocks, strict=True)))
-    beside = side.side_by_side(run)
     title = f"{first} … {last} × {len(run)}" + (", side by side" if beside else "")
     depth = len(run[0]) - 1
     kept: dict[str, str] = {}
@@ -322,16 +365,10 @@ def _drawn_once(
     return replace(picture, boxes=shown, arrows=arrows), replace(amounts, of=of)
 
 
-def _within(box: Box, path: tuple[str, ...]) -> bool:
-    own = (*box.module, box.title) if box.kind == "module" else box.module
-    return own[: len(path)] == path
-
-
 def _ranged(same: Sequence[Box], title: str, depth: int) -> Box:
     """The first of equal boxes, with the range of what differs."""
     box = same[0]
     module = box.module
-    details = list(box.details)
     if box.kind == "module" and len(module) == depth:
         box = replace(box, title=title)
     else:
@@ -340,6 +377,7 @@ def _ranged(same: Sequence[Box], title: str, depth: int) -> Box:
         each[0] if len(set(each)) == 1 else _range(each)
         for each in zip(*(b.lines for b in same), strict=True)
     )
+    details = [(what, _range_of(what, same)) for what, _ in box.details if what != "stands for"]
     details.append(("stands for", f"{len(same)} equal blocks"))
     name = box.name if len({b.name for b in same}) == 1 else f"{box.name} …"
     return replace(
@@ -349,15 +387,43 @@ def _ranged(same: Sequence[Box], title: str, depth: int) -> Box:
     )  # fmt: skip
 
 
+def _range_of(what: str, same: Sequence[Box]) -> str:
+    """A detail of equal boxes."""
+    texts = [dict(box.details).get(what, "–") for box in same]
+    if len(set(texts)) == 1:
+        return texts[0]
+    if what == "gradient":
+        return _range(texts)
+    if what not in ("numbers", "of it"):
+        return _from_to(texts[0], texts[-1])
+    bad = [text for text in texts[1:] if "NaN" in text or "inf" in text]
+    return f"{texts[0]} (of the first)" + (f"; {bad[0]} (of another)" if bad else "")
+
+
+def _from_to(first: str, last: str) -> str:
+    """"blocks.0.fc.weight" and "blocks.3.fc.weight" as "blocks.0…3.fc.weight"."""
+    pairs = list(zip(first.split("."), last.split("."), strict=False))
+    if first.count(".") == last.count(".") and sum(a != b for a, b in pairs) == 1:
+        return ".".join(a if a == b else f"{a}…{b}" for a, b in pairs)
+    return f"{first} … {last}"
+
+
 def _range(texts: Sequence[str]) -> str:
-    """"grad norm 0.1", "grad norm 0.3" as "grad norm 0.1 … 0.3"."""
-    found = re.match(r"(grad )?(norm )?", texts[0])
-    head = found[0] if found else ""
+    """"grad norm 0.1", "grad norm 0.3" as "grad norm 0.1 … 0.3"; what lies in no range, NaN and
+    "–", stands beside it.
+    """
+    bare = [re.sub(r"^(grad )?(norm )?", "", text) for text in texts]
+    head = max((t.removesuffix(b) for t, b in zip(texts, bare, strict=True)), key=len)
+    parts = list(dict.fromkeys(x for text in bare for x in re.split(r" … |, ", text)))
+    beside = [x for x in parts if x in ("nan", "–")]
     try:
-        numbers = [float(x) for text in texts for x in text.removeprefix(head).split(" … ")]
+        numbers = [float(x) for x in parts if x not in beside]
     except ValueError:
-        return f"{texts[0]} … {texts[-1]}"
-    return f"{head}{facts.number(min(numbers))} … {facts.number(max(numbers))}"
+        kinds = list(dict.fromkeys(texts))
+        hidden = any("nan" in x for x in kinds[1:-1])
+        return f"{kinds[0]} … {kinds[-1]}" + (", some nan" if hidden else "")
+    ends = list(dict.fromkeys(map(facts.number, (min(numbers), max(numbers))))) if numbers else []
+    return head + ", ".join([" … ".join(ends)] * bool(ends) + beside)
 
 
 def _rewired(arrows: Sequence[Arrow], kept: dict[str, str], firsts: set[str]) -> list[Arrow]:
@@ -368,6 +434,9 @@ def _rewired(arrows: Sequence[Arrow], kept: dict[str, str], firsts: set[str]) ->
     of_first: dict[tuple[str, str], int] = {}
     of_others: dict[tuple[str, str], int] = {}
     for arrow in arrows:
+        if arrow.tail not in kept and arrow.head not in kept:
+            shown.append(arrow)
+            continue
         tail, head = kept.get(arrow.tail, arrow.tail), kept.get(arrow.head, arrow.head)
         own = {arrow.tail, arrow.head} <= firsts
         if arrow.head in kept and not own and arrow.head not in firsts:
@@ -396,7 +465,7 @@ def _rewired(arrows: Sequence[Arrow], kept: dict[str, str], firsts: set[str]) ->
 def _cut(picture: Picture, amounts: Amounts, most: int, pieces: int) -> tuple[Picture, Amounts]:
     """Runs of boxes in topological order as one box each, so that at most about `most` are left.
 
-    Cut where few arrows cross. What is near the end stays open, and so does what is marked.
+    Cut where few arrows cross. What is near the end stays open, and so do a few marked boxes.
     """
     count = len(picture.boxes)
     if count <= most:
@@ -404,16 +473,25 @@ def _cut(picture: Picture, amounts: Amounts, most: int, pieces: int) -> tuple[Pi
     stay = min(_OPEN, most // 3)
     crossing = _crossing(picture)
     foldable = count - stay
-    size = max(2, foldable / min(pieces, max(1, most - stay)))
+    pieces = max(1, min(pieces, most - stay))
+    size = max(2, foldable / pieces)
+    marked = [at for at, box in enumerate(picture.boxes[:foldable]) if box.marked]
+    if 2 * len(marked) > most - stay - pieces:  # each costs itself and one more part
+        marked = []
+    open_ = set(marked)
     groups: dict[str, Group] = {}
     start, number = 0, 0
     while start < foldable:
+        if start in open_:
+            start += 1
+            continue
         end = min(foldable, round(start + size))
         low, high = max(start + 1, round(end - size / 4)), min(foldable, round(end + size / 4))
         if end < foldable and low < high:
             end = min(range(low, high + 1), key=lambda at: (crossing[at], abs(at - end)))
         if foldable - end < size / 4:
             end = foldable
+        end = min([end, *(at for at in marked if at > start)])
         number += 1
         for box in picture.boxes[start:end]:
             groups[box.id] = (f"part {number}",)
@@ -421,6 +499,7 @@ def _cut(picture: Picture, amounts: Amounts, most: int, pieces: int) -> tuple[Pi
     folded, numbers = _merged(picture, amounts, groups, _piece_box)
     note = (
         f"{count:,} boxes are too many to read: the first {foldable:,} are drawn as {number} parts"
+        + (", but for those marked" if marked else "")
     )
     return replace(folded, notes=(*folded.notes, note)), numbers
 

@@ -55,9 +55,29 @@ def escaped(text: str) -> str:
     return html.escape(plain(text), quote=True).replace("\\", "\\\\")
 
 
-def text_of(picture: Picture) -> str:
-    """The picture in Graphviz' language; equal pictures give equal text."""
-    return "\n".join(["digraph {", *("  " + line for line in body(picture)), "}", ""])
+def text_of(picture: Picture, alone: bool = False) -> str:
+    """The picture in Graphviz' language; equal pictures give equal text.
+
+    Args:
+        picture: what to write.
+        alone: for an image that no page is around: on white, with legend and notes below.
+    """
+    lines = [*body(picture), *(_below(picture) if alone else ())]
+    return "\n".join(["digraph {", *("  " + line for line in lines), "}", ""])
+
+
+def _below(picture: Picture) -> Iterator[str]:
+    yield 'graph [bgcolor="white"]'
+    rows = [*picture.legend, *(("", note) for note in picture.notes)]
+    if not rows:
+        return
+    cells = "".join(
+        f'<TR><TD WIDTH="16" BGCOLOR="{colour or "white"}"></TD>'
+        f'<TD ALIGN="LEFT">{html.escape(text)}</TD></TR>'
+        for colour, text in rows
+    )
+    table = f'<TABLE BORDER="0" CELLBORDER="0" CELLSPACING="2" CELLPADDING="2">{cells}</TABLE>'
+    yield f'graph [labelloc="b" labeljust="l" label=<{table}>]'
 
 
 def body(picture: Picture) -> Iterator[str]:
@@ -98,8 +118,9 @@ def _cluster(
         number = counter[0]
         yield f"subgraph cluster_{number} {{"
         yield (
-            f'  graph [label=<<B>{escaped(name)}</B>> labeljust="l" style="rounded,filled" '
-            f'color="{line}" fillcolor="{fill}" margin="10" id="{prefix}-m{number}"]'
+            f'  graph [label=<<B>{escaped(name)}</B>> labeljust="l" labelloc="t" '
+            f'style="rounded,filled" color="{line}" fillcolor="{fill}" margin="10" '
+            f'id="{prefix}-m{number}"]'
         )
         for line_ in _cluster(inside, (*path, name), prefix, counter):
             yield "  " + line_

@@ -116,6 +116,7 @@ class Drawing:
 
         Raises:
             FormatError: another ending; a ValueError.
+            FileNotFoundError: there is no such folder.
             DrawingError: no Graphviz is here, or it failed; then the `.dot` is written beside.
         """
         target = Path(path)
@@ -125,6 +126,8 @@ class Drawing:
                 f"{target.name!r} ends in {target.suffix!r}; a drawing is saved as .svg, .png, "
                 ".pdf, .dot or .html"
             )
+        if not target.parent.is_dir():
+            raise FileNotFoundError(f"there is no folder {target.parent} to save {target.name} in")
         if form in ("dot", "gv"):
             write_atomically(target, self.dot)
         elif form == "html":
@@ -133,7 +136,10 @@ class Drawing:
             write_atomically(target, html(self))
         else:
             try:
-                made = self.svg if form == "svg" else render(self.dot, form)
+                if form == "svg":
+                    made: str | bytes = self.svg
+                else:
+                    made = render(language.text_of(self._picture, alone=True), form)
             except DrawingError as error:
                 beside = target.with_suffix(".dot")
                 write_atomically(beside, self.dot)
@@ -168,7 +174,7 @@ def draw(
     x: Any, *, collapse: Collapse = "auto", direction: str = "LR",
     overlay: str | Mapping[Any, float] | Callable[[Any], float | None] | None = None,
     values: bool = True, gradients: bool = True, names: Mapping[str, Any] | None = None,
-    between: Any = None, marked: Iterable[Any] = (), title: str | None = None, limit: int = LIMIT,
+    between: Any = None, marked: Any = (), title: str | None = None, limit: int = LIMIT,
     repeats: bool = False,
 ) -> Drawing:  # fmt: skip
     """Draw the graph that a result was made by.
@@ -190,7 +196,7 @@ def draw(
         names: what to call nodes, such as {"w": w, "model": model}; names of the caller's
             variables are known.
         between: a node, or several: the paths from there to x are marked.
-        marked: nodes to mark.
+        marked: a node to mark, or several.
         title: one line; the names of x by default.
         limit: boxes at most; a larger graph is folded, and the drawing says so.
         repeats: draw runs of equal blocks once where collapse is another than "auto" (which does so
@@ -201,14 +207,20 @@ def draw(
         ValueError: an argument is none of those named.
     """
     roots = _roots(x, "draw")
+    if limit < 1:
+        raise ValueError(f"limit was {limit}; give how many boxes there may be, at least 1")
     if direction not in ("LR", "TB", "RL", "BT"):
         raise ValueError(f"direction was {direction!r}; give 'LR' or 'TB' (or 'RL', 'BT')")
     called = dict(names_in())
     called.update(nodes_in(names or {}))
+    for name, x in (names or {}).items():
+        if not name.isidentifier() and issubclass(type(x), (Value, Tensor)):
+            called[id(x)] = name
+    also = [marked] if isinstance(marked, (Value, Tensor)) else marked
     ways = _ways(roots, between)
     opened, nodes = build(
         roots, called, title=title or _title(roots, called), direction=direction, values=values,
-        gradients=gradients, marked=[*marked, *ways],
+        gradients=gradients, marked=[*also, *ways],
     )  # fmt: skip
     kind = None if overlay is None else overlay_of(overlay)
     amounts = Amounts({}) if kind is None else kind.amounts(opened, nodes)

@@ -17,9 +17,9 @@ from tinygrad_edu.autograd.tensor import Tensor
 from tinygrad_edu.ops.registry import Primitive
 
 __all__ = [
-    "Health", "formula", "gradient", "health", "host", "is_constant", "is_scalar", "module_path",
-    "number", "op_name", "parameters", "place", "shape_of", "shape_text", "source_line",
-    "symbol", "value_text", "word",
+    "Health", "exact", "formula", "gradient", "health", "host", "is_constant", "is_scalar",
+    "module_path", "norm", "number", "op_name", "parameters", "place", "shape_of", "shape_text",
+    "source_line", "symbol", "value_text", "word",
 ]  # fmt: skip
 
 _WORDS = {
@@ -28,7 +28,7 @@ _WORDS = {
 }  # fmt: skip
 _SYMBOLS = {
     "add": "+", "subtract": "-", "multiply": "×", "divide": "/", "negative": "-", "neg": "-",
-    "power": "^", "matmul": "@", "*": "×", "sum": "Σ", "sqrt": "√", "maximum": "max",
+    "power": "^", "**": "^", "matmul": "@", "*": "×", "sum": "Σ", "sqrt": "√", "maximum": "max",
     "minimum": "min", "transpose": "ᵀ",
 }  # fmt: skip
 
@@ -129,6 +129,24 @@ def number(x: Any, digits: int = 4) -> str:
     return text if "." in text or "e" in text else f"{value:#.{digits}g}".rstrip(".")
 
 
+def norm(x: Any) -> float:
+    """The root of the sum of the squares, also where these lie beyond the range of a float."""
+    a = np.asarray(x, np.float64)
+    with np.errstate(all="ignore"):
+        found = float(np.linalg.norm(a))
+        if a.size and (found == 0.0 or math.isinf(found)):
+            largest = float(np.abs(a).max())
+            if 0.0 < largest < math.inf:
+                found = largest * float(np.linalg.norm(a / largest))
+    return found
+
+
+def exact(x: Any) -> str:
+    """One number as its dtype has it: "2" and "True" for those that are no floats."""
+    kind = getattr(x, "dtype", np.dtype(float)).kind
+    return str(x[()]) if kind in "biu" else number(x)
+
+
 def shape_text(node: Any) -> str:
     """Shape and dtype, such as "(3, 4) float32"; "" for a `Value`."""
     return f"{node.shape} {node.dtype}" if isinstance(node, Tensor) else ""
@@ -138,7 +156,7 @@ def value_text(node: Any) -> str:
     """The number of a scalar; shape and dtype of an array."""
     if isinstance(node, Tensor) and node._data is None:
         return "–"
-    return number(host(node.data)) if is_scalar(node) else shape_text(node)
+    return exact(host(node.data)) if is_scalar(node) else shape_text(node)
 
 
 def gradient(node: Any) -> Any:
@@ -204,5 +222,5 @@ def health(x: Any) -> Health:
         nan=int(np.isnan(a).sum()),
         low=float(finite.min()) if some else math.nan,
         high=float(finite.max()) if some else math.nan,
-        norm=float(np.linalg.norm(finite)) if some else 0.0,
+        norm=norm(finite),
     )

@@ -31,6 +31,7 @@ class Box:
         constants: text of the inputs drawn inside it, by slot: {1: "2.0"}.
         copy_of: id of the box that a copy stands for; "".
         count: how many equal blocks a folded box stands for; 1.
+        inside: how many operations and weights a folded box holds, of one block; (0, 0).
         fill: an overlay's colour for it as "#rrggbb"; "" for the theme's own.
         strength: the number behind an overlay's colour, as text; "".
         marked: it is on the path asked for, or is the culprit.
@@ -50,6 +51,7 @@ class Box:
     constants: dict[int, str] = field(default_factory=dict)
     copy_of: str = ""
     count: int = 1
+    inside: tuple[int, int] = (0, 0)
     fill: str = ""
     strength: str = ""
     marked: bool = False

@@ -20,6 +20,10 @@ __all__ = ["Names", "names_in", "nodes_in", "users_frame"]
 
 _DEEP = 3
 _MOST = 2000
+_LOOKS = 20_000
+"""Things looked at in one variable: a list of lists of numbers may hold millions."""
+_PLAIN = (str, int, float, bool, bytes, type(None))
+"""Keys that are written the same way in each run; an object's own text may hold its address."""
 
 
 class Names:
@@ -34,16 +38,20 @@ class Names:
         variables = variables or {}
         self._names: dict[int, str] = {}
         taken: dict[str, int] = {}
+        used: set[str] = set()
         unnamed: list[tuple[Any, str]] = []
         for node in order:
             given = node.name or variables.get(id(node))
             if given is None:
                 unnamed.append((node, facts.word(node)))
                 continue
-            count = taken[given] = taken.get(given, 0) + 1
-            self._names[id(node)] = given if count == 1 else f"{given}#{count}"
+            name = given
+            while name in used:  # also by a user's own "w#2"
+                taken[given] = taken.get(given, 1) + 1
+                name = f"{given}#{taken[given]}"
+            used.add(name)
+            self._names[id(node)] = name
         counts: dict[str, int] = {}
-        used = set(self._names.values())
         for node, kind in unnamed:
             while True:
                 counts[kind] = counts.get(kind, 0) + 1
@@ -85,26 +93,34 @@ def nodes_in(variables: Mapping[str, Any]) -> dict[int, str]:
     for name, thing in variables.items():
         if name.startswith("_") or not name.isidentifier():  # pytest's own, a comprehension's
             continue
-        for node, path in _nodes_of(thing, name, 0):
+        for node, path in _nodes_of(thing, name, 0, [_LOOKS]):
             if len(found) >= _MOST:
                 return found
             found.setdefault(id(node), path)
     return found
 
 
-def _nodes_of(thing: Any, path: str, depth: int) -> Iterator[tuple[Any, str]]:
-    if isinstance(thing, (Tensor, Value)):
+def _nodes_of(
+    thing: Any, path: str, depth: int, looks: list[int]
+) -> Iterator[tuple[Any, str]]:
+    kind = type(thing)  # not isinstance: a proxy's __class__ or __getattr__ may raise
+    looks[0] -= 1
+    if issubclass(kind, (Tensor, Value)):
         yield thing, path
     elif depth >= _DEEP:
         return
-    elif isinstance(thing, (list, tuple)):
+    elif issubclass(kind, (list, tuple)):
         for i, each in enumerate(thing[:_MOST]):
-            yield from _nodes_of(each, f"{path}[{i}]", depth + 1)
-    elif type(thing) is dict:
+            if looks[0] <= 0:
+                return
+            yield from _nodes_of(each, f"{path}[{i}]", depth + 1, looks)
+    elif kind is dict:
         for key, each in list(thing.items())[:_MOST]:
-            yield from _nodes_of(each, f"{path}[{key!r}]", depth + 1)
-    elif hasattr(thing, "named_parameters") and not isinstance(thing, type):
+            parts = key if type(key) is tuple else (key,)
+            if looks[0] > 0 and all(type(part) in _PLAIN for part in parts):
+                yield from _nodes_of(each, f"{path}[{key!r}]", depth + 1, looks)
+    else:
         nn = sys.modules.get("tinygrad_edu.nn")  # whoever has a module has imported it
-        if nn is not None and isinstance(thing, nn.Module):
+        if nn is not None and issubclass(kind, nn.Module):
             for name, parameter in thing.named_parameters():
                 yield parameter, f"{path}.{name}"

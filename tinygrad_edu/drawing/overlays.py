@@ -15,7 +15,7 @@ import numpy as np
 
 from tinygrad_edu.autograd.tensor import Tensor
 from tinygrad_edu.drawing import facts
-from tinygrad_edu.drawing.collapse import Amounts, Reduce
+from tinygrad_edu.drawing.collapse import Amounts, Reduce, largest
 from tinygrad_edu.drawing.model import Picture
 
 __all__ = ["ERRORS", "Overlay", "overlay_of"]
@@ -46,25 +46,30 @@ class Overlay:
     measure: Measure
     paint: Callable[[Sequence[float]], tuple[Legend, Callable[[float], str]]]
     write: Callable[[float], str] = facts.number
-    reduce: Reduce = max
-    across: Reduce = max
+    reduce: Reduce = largest
+    across: Reduce = largest
 
     def amounts(self, picture: Picture, nodes: Sequence[Any]) -> Amounts:
         """The numbers of an open picture's boxes."""
         of: dict[str, float] = {}
+        copies: dict[str, float] = {}
         for box, node in zip(picture.boxes, nodes, strict=True):
-            found = self.measure(node) if box.kind != "copy" else None
+            if box.kind == "copy":
+                if box.copy_of in of:
+                    copies[box.id] = of[box.copy_of]
+                continue
+            found = self.measure(node)
             if found is not None:
                 of[box.id] = float(found)
-        return Amounts(of, self.reduce, self.across)
+        return Amounts(of, self.reduce, self.across, copies)
 
     def painted(self, picture: Picture, amounts: Amounts) -> Picture:
         """The picture with a colour for each box that has a number, and the legend."""
+        legend, colour = self.paint(list(amounts.of.values()))
         of = dict(amounts.of)
-        for box in picture.boxes:
-            if box.copy_of in of:
-                of[box.id] = of[box.copy_of]
-        legend, colour = self.paint(list(of.values()))
+        for box in picture.boxes:  # its own original's, also where that is folded with others
+            if box.kind == "copy" and box.id in amounts.copies:
+                of[box.id] = amounts.copies[box.id]
         boxes = [
             replace(box, fill=colour(of[box.id]), strength=self.write(of[box.id]))
             if box.id in of else box
@@ -243,7 +248,7 @@ def _ramp(
             part = math.log(x / least) / math.log(high / least)
         else:
             part = (x - low) / (high - low)
-        return min(3, int(4 * part))
+        return min(3, max(0, int(4 * part)))
 
     def edge(i: int) -> float:
         if powers:
@@ -271,7 +276,7 @@ def _scaled(unit: str) -> Callable[[float], str]:
 def _root_of_squares(numbers: Sequence[float]) -> float:
     """One size for many gradients: their root mean square."""
     if not all(map(math.isfinite, numbers)):
-        return math.inf
+        return largest(numbers)
     return math.hypot(*numbers) / math.sqrt(len(numbers))
 
 

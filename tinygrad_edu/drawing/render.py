@@ -17,6 +17,7 @@ __all__ = ["DrawingError", "FormatError", "render", "renderers"]
 SECONDS = 120.0
 """After which a program counts as hanging."""
 _HOW = "install Debian's or Homebrew's graphviz, or: pip install graphviz-pure"
+_TOO_LARGE = "the picture is too large for a png: save it as .svg, or fold it with collapse=…"
 
 
 class DrawingError(RuntimeError):
@@ -66,8 +67,18 @@ def render(dot: str, form: str, seconds: float = SECONDS) -> bytes:
 
 def _run(program: str, dot: str, form: str, seconds: float) -> tuple[bytes | None, str]:
     """(the output, "") or (None, why there is none)."""
+    for dpi in (192, 96) if form == "png" else (0,):
+        made, why = _run_at(dpi, program, dot, form, seconds)
+        if why != _TOO_LARGE:
+            return made, why
+    raise DrawingError(_TOO_LARGE)
+
+
+def _run_at(
+    dpi: int, program: str, dot: str, form: str, seconds: float
+) -> tuple[bytes | None, str]:
     name = Path(program).name
-    command = [program, f"-T{form}"] + (["-Gdpi=192"] if form == "png" else [])
+    command = [program, f"-T{form}"] + ([f"-Gdpi={dpi}"] if dpi else [])
     try:
         done = subprocess.run(
             command, input=dot.encode(), capture_output=True, timeout=seconds, check=False
@@ -80,6 +91,8 @@ def _run(program: str, dot: str, form: str, seconds: float) -> tuple[bytes | Non
         line for line in done.stderr.decode(errors="replace").splitlines()
         if line.strip() and not _harmless(line)
     ]  # fmt: skip
+    if any("too large for" in line for line in errors):  # scaled down till nothing can be read
+        return None, _TOO_LARGE
     if done.returncode != 0 or not done.stdout or any("rror" in line for line in errors):
         said = errors[0].strip() if errors else "it said nothing"
         return None, f"{name} failed with exit code {done.returncode}: {said:.200}"

@@ -6,6 +6,8 @@ the right goes on below, at the left.
 
 from __future__ import annotations
 
+import textwrap
+import unicodedata
 from collections.abc import Iterator, Sequence
 
 from tinygrad_edu.drawing import dot
@@ -17,6 +19,8 @@ _DEEPEST = 14
 """Levels that are indented; below, the tree goes on at the left."""
 _WIDTH = 80
 _COLUMN = 44
+_FACTS = 26
+"""Columns that a long name leaves to numbers."""
 
 
 def tree_text(picture: Picture, limit: int = 200) -> str:
@@ -32,7 +36,8 @@ def tree_text(picture: Picture, limit: int = 200) -> str:
             lines.append(f"… more than {limit} lines; draw(…, collapse='auto') folds")
             break
         lines.append(line)
-    return "\n".join([*lines, *picture.notes])
+    notes = [row for note in picture.notes for row in textwrap.wrap(note, _WIDTH)]
+    return "\n".join([*lines, *notes])
 
 
 def _lines(picture: Picture) -> Iterator[str]:
@@ -46,11 +51,13 @@ def _lines(picture: Picture) -> Iterator[str]:
     opened: set[str] = set()
     waiting = [box.id for box in reversed(picture.boxes) if not used.get(box.id)]
     later: list[str] = []
-    while waiting or later:
+    while True:
         if not waiting:
-            waiting, later = later, []
-            waiting = [x for x in waiting if x not in opened]
-            continue
+            waiting, later = [x for x in later if x not in opened], []
+        if not waiting:  # but for a ring: folded modules may use each other
+            waiting = [box.id for box in reversed(picture.boxes) if box.id not in opened][:1]
+        if not waiting:
+            return
         start = waiting.pop(0)
         if start in opened:
             continue
@@ -90,11 +97,32 @@ def _branches(children: Sequence[Arrow], rest: str) -> list[tuple[str, str, str,
 def _row(first: str, slot: str, box: Box, mark: str) -> str:
     name = dict(box.details).get("name", box.name) if box.name else ""
     named = f"{name} = {box.title}" if name and box.title else name or box.title
-    head = first + slot + dot.plain(named or "input") + dot.plain(mark)
     facts = [dot.plain(line) for line in box.lines]
-    room = max(_COLUMN, len(head) + 2)
-    over = room + len("  ".join(facts)) - _WIDTH
+    taken = _columns(first + slot + mark) + min(_FACTS, _columns("  ".join(facts))) + 2
+    head = first + slot + _cut(dot.plain(named or "input"), _WIDTH - taken) + mark
+    room = max(_COLUMN, _columns(head) + 2)
+    over = room + _columns("  ".join(facts)) - _WIDTH
     if over > 0 and facts and len(facts[0]) > over + 2:
         facts[0] = facts[0][: -over - 1] + "…"  # the gradient is the more telling
-    line = head.ljust(room) + "  ".join(facts) if facts else head
-    return line.rstrip() if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…"
+    line = head + " " * (room - _columns(head)) + "  ".join(facts) if facts else head
+    return _cut(line.rstrip(), _WIDTH)
+
+
+def _cut(text: str, most: int) -> str:
+    """The beginning of a text, with an ellipsis, where it is wider than `most` columns."""
+    if _columns(text) <= most:
+        return text
+    while text and _columns(text) >= most:
+        text = text[:-1]
+    return text + "…"
+
+
+def _columns(text: str) -> int:
+    """Columns of a terminal that a text takes: two for a wide letter, none for one put on top."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.category(c) in ("Mn", "Me", "Cf")
+        else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+        for c in text
+    )  # fmt: skip
