@@ -3,8 +3,8 @@
     python benchmarks/bpe.py FILE --peers-python PATH   # a Python that has both
 
 FILE is a UTF-8 text. Training is from the text in memory to the learnt merges, `--vocab-size`
-tokens in all (theirs by `train_from_iterator` over lines, with its default threads). Encoding is of the
-whole text with the vocabulary that was learnt: cold, with a new tokenizer at each step (its making
+tokens in all (theirs by `train_from_iterator` over lines, with its default threads). Encoding is of
+the whole text with the vocabulary that was learnt: cold, with a new tokenizer at each step (its making
 outside the time); theirs by `encode_batch` over lines, tiktoken's by `encode_ordinary`.
 """
 

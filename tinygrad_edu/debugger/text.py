@@ -117,7 +117,8 @@ def use_lines(use: Use) -> list[str]:
         lines.append(
             f"      summed over axes {use.summed_axes}, along which {use.name} was broadcast"
         )
-    before = "–" if use.before is None else f"norm {facts.number(facts.norm(facts.host(use.before)))}"
+    had = use.before
+    before = "–" if had is None else f"norm {facts.number(facts.norm(facts.host(had)))}"
     lines.append(
         f"      {facts.shape_of(use.input)}: {facts.health(use.contribution)}"
     )
