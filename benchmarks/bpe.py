@@ -4,7 +4,7 @@
 
 FILE is a UTF-8 text. Training is from the text in memory to the learnt merges, `--vocab-size`
 tokens in all (theirs by `train_from_iterator` over lines, with its default threads). Encoding is of
-the whole text with the vocabulary that was learnt: cold, with a new tokenizer at each step (its making
+the whole text with the vocabulary that was learnt, with an empty cache at each step (emptied
 outside the time); theirs by `encode_batch` over lines, tiktoken's by `encode_ordinary`.
 """
 
