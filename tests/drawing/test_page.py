@@ -214,6 +214,23 @@ def test_zoom_pan_and_fit(browser: Page, tmp_path: Path) -> None:
     assert numbers[1] - before[1] == pytest.approx(-60, abs=2)
 
 
+def test_what_is_opened_stays_large_enough_to_read(browser: Page, tmp_path: Path) -> None:
+    page = opened(browser, tmp_path, gpt_loss(4))
+    page.value("(() => { const d = document.querySelector('.dial input'); d.value = d.max; "
+               "d.dispatchEvent(new Event('input')); })()")  # fmt: skip
+    transform = page.value("document.querySelector('.graph > g').getAttribute('transform')")
+    assert float(transform.split("scale(")[1].rstrip(")")) >= 0.4
+    right = page.value("Math.max(...[...document.querySelectorAll('.box rect')]"
+                       ".map(r => r.getBoundingClientRect().right))")  # fmt: skip
+    width = page.value("document.querySelector('.main').getBoundingClientRect().right")
+    assert width - 60 < right <= width  # the loss is in view
+    page.value("document.querySelector('.graph').focus()")
+    page.key("0")
+    left = page.value("Math.min(...[...document.querySelectorAll('.box rect')]"
+                      ".map(r => r.getBoundingClientRect().left))")  # fmt: skip
+    assert left >= 0
+
+
 def test_light_dark_and_a_narrow_page(browser: Page, tmp_path: Path) -> None:
     page = opened(browser, tmp_path, expression(), size=(390, 844))
     ground = "getComputedStyle(document.body).backgroundColor"

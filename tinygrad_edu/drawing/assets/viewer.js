@@ -214,7 +214,7 @@ class GraphView {
     if (anchor && anchor.at && before) {
       const after = this.toScreen(anchor.at);
       this.pan(before.x - after.x, before.y - after.y);
-    } else this.fit();
+    } else this.fit(SMALLEST);
     if (this.found.textContent) this.find(false);
     this.redraw?.();
   }
@@ -573,11 +573,15 @@ class GraphView {
     this.apply();
   }
 
-  fit() {
+  // All of it; or, with a least scale that can be read, its end where that is too large.
+  fit(least = 0) {
     const w = this.svg.clientWidth || 800, h = this.svg.clientHeight || 500;
-    this.scale = Math.min(1.4, (w - 24) / this.tree.w, (h - 24) / this.tree.h);
-    this.dx = w / 2 - this.tree.x * this.scale;
-    this.dy = h / 2 - this.tree.y * this.scale;
+    const whole = Math.min(1.4, (w - 24) / this.tree.w, (h - 24) / this.tree.h);
+    const scale = this.scale = Math.max(least, whole);
+    const right = this.tree.x + this.tree.w / 2, bottom = this.tree.y + this.tree.h / 2;
+    const wide = this.tree.w * scale > w, high = this.tree.h * scale > h;
+    this.dx = wide ? w - 12 - right * scale : w / 2 - this.tree.x * scale;
+    this.dy = high && this.down ? h - 12 - bottom * scale : h / 2 - this.tree.y * scale;
     this.touched = false;
     this.apply();
   }
