@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import weakref
 import xml.etree.ElementTree as ET
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,7 @@ from hypothesis import strategies as st
 import tinygrad_edu as tg
 from tinygrad_edu import graph, nn
 from tinygrad_edu.drawing.build import build, modules_of
+from tinygrad_edu.drawing.dot import text_of
 from tinygrad_edu.drawing.draw import draw
 from tinygrad_edu.drawing.names import names_in
 
@@ -194,6 +197,19 @@ def test_equal_graphs_give_equal_bytes_and_two_pictures_share_no_ids() -> None:
         everything = ids_of(text)
         assert len(everything) == len(set(everything))
         assert "0x" not in text.replace("x0x", "")
+
+
+@needs_graphviz
+def test_a_picture_names_no_folder_and_is_the_same_in_every_one() -> None:
+    x = tg.tensor([1.0], requires_grad=True, name="x")
+    drawing = draw(x.exp())
+    assert "line: test_draw.py:" in drawing.svg
+    assert str(Path(__file__).parent) not in drawing.svg + drawing.dot
+    elsewhere = copy.deepcopy(drawing.picture())
+    for box in elsewhere.boxes:
+        box.source = box.source.replace(str(Path(__file__).parent), "/elsewhere")
+    elsewhere.sources = ()
+    assert text_of(elsewhere) == drawing.dot
 
 
 def sizes_beside(other: Any) -> Any:

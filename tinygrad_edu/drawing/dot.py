@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import html
 import json
+import os
 import unicodedata
 from collections.abc import Iterator, Sequence
 
@@ -32,7 +33,11 @@ _SPLINES = 300
 
 def prefix_of(picture: Picture) -> str:
     """What ids in the svg begin with: made from the content, so equal pictures give equal text."""
-    text = json.dumps(picture.as_dict(), sort_keys=True, ensure_ascii=True)
+    content = picture.as_dict()
+    del content["sources"]
+    for box in content["boxes"]:
+        box["source"] = os.path.basename(box["source"])  # the same in every folder
+    text = json.dumps(content, sort_keys=True, ensure_ascii=True)
     return "g" + hashlib.sha256(text.encode()).hexdigest()[:10]
 
 

@@ -4,6 +4,7 @@ description, what each box says on pointing at it, fonts as a list, ids of its o
 
 from __future__ import annotations
 
+import os
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
@@ -96,7 +97,7 @@ def _about(box: Box) -> str:
     lines = [f"{what}: {text}" for what, text in box.details]
     for what, text in (
         ("formula", box.formula), ("holds", box.hides if box.kind == "module" else ""),
-        ("line", box.source), ("stands for", f"{box.count} equal boxes" if box.count > 1 else ""),
+        ("line", os.path.basename(box.source)), ("stands for", f"{box.count} equal boxes" if box.count > 1 else ""),
         ("overlay", box.strength),
     ):  # fmt: skip
         if text and not any(line.startswith(what + ":") for line in lines):
