@@ -97,7 +97,8 @@ def _about(box: Box) -> str:
     lines = [f"{what}: {text}" for what, text in box.details]
     for what, text in (
         ("formula", box.formula), ("holds", box.hides if box.kind == "module" else ""),
-        ("line", os.path.basename(box.source)), ("stands for", f"{box.count} equal boxes" if box.count > 1 else ""),
+        ("line", os.path.basename(box.source)),
+        ("stands for", f"{box.count} equal boxes" if box.count > 1 else ""),
         ("overlay", box.strength),
     ):  # fmt: skip
         if text and not any(line.startswith(what + ":") for line in lines):
