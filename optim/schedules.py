@@ -22,6 +22,7 @@ __all__ = [
     "warmup",
     "warmup_cosine",
     "warmup_linear",
+    "warmup_stable_decay",
 ]
 
 Schedule = Callable[[int], float]
@@ -94,6 +95,30 @@ def warmup_linear(
     """
     rest = _after_warmup("warmup_linear", warmup_steps, total_steps)
     return warmup(linear(lr, rest, final_lr), warmup_steps)
+
+
+def warmup_stable_decay(
+    lr: float, warmup_steps: int, total_steps: int, decay_steps: int, final_lr: float = 0.0
+) -> Schedule:
+    """A rise to `lr` at step `warmup_steps`, which stays until `decay_steps` before the end, then a
+    straight line to `final_lr` at step `total_steps`.
+
+    Up to the decay it does not depend on where the run will end, so that a run can be made longer
+    (Hu et al. 2024, MiniCPM, section 4; Hägele et al. 2024 for the straight line).
+    """
+    rest = _after_warmup("warmup_stable_decay", warmup_steps, total_steps)
+    _check_steps("warmup_stable_decay", least=0, decay_steps=decay_steps)
+    if decay_steps > rest:
+        raise ValueError(
+            f"warmup_stable_decay was given decay_steps={decay_steps}, but only {rest} steps are "
+            "left after the warm-up."
+        )
+    stable, falling = rest - decay_steps, linear(lr, max(1, decay_steps), final_lr)
+
+    def schedule(step: int) -> float:
+        return lr if _natural(step) < stable else falling(step - stable)
+
+    return warmup(schedule if decay_steps else constant(lr), warmup_steps)
 
 
 def _share(step: int, total_steps: int) -> float:

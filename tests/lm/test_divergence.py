@@ -15,7 +15,7 @@ from lm.recording import Recorder, rows
 
 from tinygrad_edu import lm
 from tinygrad_edu.lm.checkpoint import load_checkpoint
-from tinygrad_edu.lm.learner import Learner
+from tinygrad_edu.lm.learner import Learner, new_model
 from tinygrad_edu.lm.material import read_material
 from tinygrad_edu.lm.plan import Plan
 from tinygrad_edu.lm.session import Session
@@ -146,7 +146,8 @@ def test_weights_that_are_no_numbers_are_never_saved(make_config: MakeConfig) ->
     config = make_config()
     run = lm.train(config).run
     material = read_material(config)
-    learner = Learner(config, material.tokenizer.vocab_size, material.split.training)
+    model = new_model(config, material.tokenizer.vocab_size)
+    learner = Learner(config, model, material.lessons(config))
     cost = lm.step_cost(learner.model.config, 4)
     plan = Plan(config, run, "tiny", 1, 1, 1, 1, {"all": 1}, cost, (1, "threads"), "", False)
     session = Session(plan, learner, material, lm.Reporter(), lambda: 0.0)

@@ -68,7 +68,7 @@ def told_losses(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def told(self: session.Session, counts: bool) -> lm.ValidationReport:
         loss = LOSSES.get(self.learner.step, 9.0)
-        monkeypatch.setattr(session, "evaluate", lambda *a, **k: Evaluation(loss, 100, 100))
+        monkeypatch.setattr(session, "evaluate_batches", lambda *a, **k: Evaluation(loss, 100, 100))
         return validation(self, counts)
 
     monkeypatch.setattr(session.Session, "_validation", told)

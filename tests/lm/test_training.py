@@ -49,14 +49,14 @@ def test_the_plan_says_how_much_of_a_long_held_out_part_a_validation_reads(
     make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[int] = []
-    evaluate = session.evaluate
+    evaluate = session.evaluate_batches
 
     def noted(*arguments: Any, **options: Any) -> lm.Evaluation:
         found = evaluate(*arguments, **options)
         read.append(found.tokens)
         return found
 
-    monkeypatch.setattr(session, "evaluate", noted)
+    monkeypatch.setattr(session, "evaluate_batches", noted)
     recorder = Recorder()
     lm.train(make_config(max_validation_tokens=50), recorder)
     assert read == [48, 48, 48], "six whole windows of 8"

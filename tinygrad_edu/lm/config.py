@@ -33,17 +33,31 @@ class TrainConfig:
         vocab_size: tokens that `bpe` learns.
         run: the folder of the run; by default the next free one under `runs/`.
         seed: decides weights, batches and samples; the same seed gives the same run.
+        architecture: `gpt` (GPT-2's shape) or `llama` (RMSNorm, rotary positions, SwiGLU).
         num_layers: transformer blocks.
         num_heads: attention heads a block; they share `embed_dim` evenly.
+        num_kv_heads: of a llama, heads of keys and values, each shared by several of queries; 0
+            for as many as `num_heads`.
+        hidden_dim: of a llama, the width of its MLPs; 0 for 8/3 of `embed_dim`.
+        tied_head: of a llama, whether the head is the token embedding.
         embed_dim: numbers that stand for one token.
         block_size: the longest context, in tokens.
         dropout: chance that an activation is zeroed while training.
         bias: whether linear layers and norms have a bias.
-        batch_size: windows of `block_size` tokens a step.
+        order: `windows` begin anywhere by chance; `epochs` read every token once before any is
+            read again.
+        batch_size: windows of `block_size` tokens at a time.
+        accumulate: batches whose gradients are added up for one step, in the memory of one.
         steps: updates in all.
+        epochs: how often to read the training text; it takes the place of `steps`.
         minutes: about how long to train, measured before the start; it takes the place of `steps`.
+        flops: arithmetic to spend, in floating-point operations of the matrix products; it takes
+            the place of `steps`.
         learning_rate: the highest one, reached after the warm-up.
-        min_learning_rate: where the cosine ends; by default a tenth of `learning_rate`.
+        schedule: of the learning rate after the warm-up: `cosine` or `linear` down to the end,
+            `wsd` (stable, then linear down in the last steps), `constant`.
+        decay_fraction: the share of the steps, at the end, in which `wsd` goes down.
+        min_learning_rate: where the schedule ends; by default a tenth of `learning_rate`.
         warmup_steps: steps in which the learning rate climbs to its highest; by default 100, or a
             tenth of `steps` where that is less.
         weight_decay: AdamW's decay, on matrices only (not on biases and norms).
@@ -60,8 +74,12 @@ class TrainConfig:
         overfit_one_batch: read the batch of step 0 at every step: a check that the model can learn
             at all.
         checkpoint_interval: steps from one checkpoint to the next.
+        keep_checkpoints: how many of the newest are kept; should one be damaged, the run goes on
+            from the one before.
         sample_length: tokens of the sample at each validation; 0 for none.
         curve: draw loss.svg at each validation.
+        tensorboard: also log for TensorBoard, into the folder tensorboard of the run.
+        debug: where a loss or gradient is not finite, find the operation in which that began.
         threads: workers that share each batch, with one BLAS thread each; 0 takes one a core.
         processes: let the workers be processes where the system has them (Linux), not threads.
         tune_allocator: let glibc keep freed memory (no effect on other systems).
@@ -72,16 +90,26 @@ class TrainConfig:
     vocab_size: int = 1024
     run: Path | None = None
     seed: int = 1
+    architecture: str = "gpt"
     num_layers: int = 4
     num_heads: int = 4
+    num_kv_heads: int = 0
+    hidden_dim: int = 0
+    tied_head: bool = True
     embed_dim: int = 128
     block_size: int = 64
     dropout: float = 0.0
     bias: bool = True
+    order: str = "windows"
     batch_size: int = 12
+    accumulate: int = 1
     steps: int = 2000
+    epochs: float | None = None
     minutes: float | None = None
+    flops: float | None = None
     learning_rate: float = 2e-3
+    schedule: str = "cosine"
+    decay_fraction: float = 0.2
     min_learning_rate: float | None = None
     warmup_steps: int | None = None
     weight_decay: float = 0.1
@@ -94,8 +122,11 @@ class TrainConfig:
     min_delta: float = 0.0
     overfit_one_batch: bool = False
     checkpoint_interval: int = 250
+    keep_checkpoints: int = 2
     sample_length: int = 200
     curve: bool = True
+    tensorboard: bool = False
+    debug: bool = False
     threads: int = 0
     processes: bool = True
     tune_allocator: bool = True
@@ -122,12 +153,19 @@ class TrainConfig:
         return self.min_learning_rate
 
 
+LIMITS = ("epochs", "minutes", "flops")
+"""Options that take the place of `steps`, one of them at most."""
+
 CHANGEABLE = (
     "corpus",
     "run",
     "steps",
+    "epochs",
     "minutes",
+    "flops",
     "learning_rate",
+    "schedule",
+    "decay_fraction",
     "min_learning_rate",
     "warmup_steps",
     "clip_norm",
@@ -136,8 +174,11 @@ CHANGEABLE = (
     "patience",
     "min_delta",
     "checkpoint_interval",
+    "keep_checkpoints",
     "sample_length",
     "curve",
+    "tensorboard",
+    "debug",
     "threads",
     "processes",
     "tune_allocator",
@@ -166,12 +207,18 @@ _BOUNDS: dict[str, Bounds] = {
     "seed": (0, _LARGEST),
     "num_layers": (1, _LARGEST),
     "num_heads": (1, _LARGEST),
+    "num_kv_heads": (0, _LARGEST),
+    "hidden_dim": (0, _LARGEST),
     "embed_dim": (1, _LARGEST),
     "block_size": (1, _LARGEST),
     "dropout": (0, math.nextafter(1, 0)),
     "batch_size": (1, _LARGEST),
+    "accumulate": (1, _LARGEST),
     "steps": (0, _LARGEST),
+    "epochs": _POSITIVE,
     "minutes": _POSITIVE,
+    "flops": _POSITIVE,
+    "decay_fraction": (0, 1),
     "learning_rate": _POSITIVE,
     "min_learning_rate": (0, _LARGEST),
     "warmup_steps": (0, _LARGEST),
@@ -184,11 +231,18 @@ _BOUNDS: dict[str, Bounds] = {
     "patience": (0, _LARGEST),
     "min_delta": (0, _LARGEST),
     "checkpoint_interval": (1, _LARGEST),
+    "keep_checkpoints": (1, _LARGEST),
     "sample_length": (0, _LARGEST),
     "threads": (0, _LARGEST),
 }
+_CHOICES = {
+    "architecture": ("gpt", "llama"),
+    "order": ("windows", "epochs"),
+    "schedule": ("cosine", "linear", "wsd", "constant"),
+}
 _BOUND_WORDS = {
     _LARGEST: "",
+    1: " and at most 1",
     math.nextafter(1, 0): " and less than 1",
 }
 
@@ -200,12 +254,29 @@ def check(config: TrainConfig) -> None:
         for number in value if isinstance(value, tuple) else (value,):
             if number is not None and not (bounds[0] <= number <= bounds[1]):
                 raise ConfigError(f"{_option(name)} is {number}; it must be {_words(bounds)}")
+    for name, choices in _CHOICES.items():
+        if getattr(config, name) not in choices:
+            raise ConfigError(
+                f"{_option(name)} is {getattr(config, name)!r}; it must be one of "
+                f"{', '.join(choices)}"
+            )
+    limits = [name for name in LIMITS if getattr(config, name) is not None]
+    if len(limits) > 1:
+        raise ConfigError(
+            f"{' and '.join(map(_option, limits))} were given; each says how long to train, so "
+            "give one of them"
+        )
     if not config.corpus:
         raise ConfigError("--corpus is empty; give python-docs or one path or more")
     if config.embed_dim % config.num_heads:
         raise ConfigError(
             f"--embed-dim {config.embed_dim} is not a multiple of --num-heads "
             f"{config.num_heads}; the heads share it evenly"
+        )
+    if config.num_kv_heads and config.num_heads % config.num_kv_heads:
+        raise ConfigError(
+            f"--num-heads {config.num_heads} is not a multiple of --num-kv-heads "
+            f"{config.num_kv_heads}; each of these serves as many of those"
         )
     if config.final_learning_rate > config.learning_rate:
         raise ConfigError(

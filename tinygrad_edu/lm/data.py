@@ -127,12 +127,15 @@ def validation_batches(
 STREAMS = ("weights", "batches", "dropout", "samples")
 
 
-def stream(seed: int, purpose: str, step: int = 0, worker: int = 0) -> np.random.Generator:
-    """The random numbers of one purpose at one step in one worker; all are independent.
+def stream(
+    seed: int, purpose: str, step: int = 0, worker: int = 0, turn: int = 0
+) -> np.random.Generator:
+    """The random numbers of one purpose at one step in one worker, of one of the parts that it
+    takes in turn; all are independent.
 
     A run has no other random state: `(seed, step)` is all there is to save and restore.
     """
     entropy: list[Any] = [seed, STREAMS.index(purpose), step]
-    if worker:
-        entropy.append(worker)
+    if worker or turn:
+        entropy += [worker, turn] if turn else [worker]
     return np.random.default_rng(entropy)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ import tinygrad_edu as tg
 from tinygrad_edu import nn
 from tinygrad_edu.lm.data import Tokens, validation_batches
 from tinygrad_edu.lm.errors import TextError
+from tinygrad_edu.lm.lessons import IGNORED, Batch
 from tinygrad_edu.nn import functional as F
 from tinygrad_edu.parallel import Workers
 
@@ -90,15 +91,38 @@ def evaluate(
             f"evaluate was given {len(tokens)} of the 2 tokens that it takes to make a pair; give "
             "a longer text"
         )
-    total, count, length = 0.0, 0, 0
     batches = validation_batches(
         tokens, block_size=model.config.block_size, batch_size=batch_size, max_pairs=max_pairs
     )
-    for (_, targets), loss in _each(batch_loss, model, batches, workers, after_batch):
-        total += loss * targets.size
-        count += targets.size
+    return evaluate_batches(
+        model, batches, after_batch, workers=workers, token_bytes=token_bytes
+    )
+
+
+def evaluate_batches(
+    model: GPT,
+    batches: Iterable[Batch],
+    after_batch: Callable[[], object] | None = None,
+    *,
+    workers: Workers[GPT] | None = None,
+    token_bytes: NDArray[np.int64] | None = None,
+) -> Evaluation:
+    """`evaluate`, of batches of ids and targets; those that are `IGNORED` do not count.
+
+    Raises:
+        TextError: no batch has a target.
+    """
+    total, count, length = 0.0, 0, 0
+    for (_, targets), loss in _each(batch_loss, model, iter(batches), workers, after_batch):
+        scored = targets[targets != IGNORED]
+        if not len(scored):
+            continue
+        total += loss * len(scored)
+        count += len(scored)
         if token_bytes is not None:
-            length += int(token_bytes[targets].sum())
+            length += int(token_bytes[scored].sum())
+    if not count:
+        raise TextError("there is no target to be scored; give examples with some")
     return Evaluation(total / count, count, None if token_bytes is None else length)
 
 
@@ -115,9 +139,6 @@ def window_losses(
         tokens, block_size=model.config.block_size, batch_size=batch_size, max_pairs=max_pairs
     )
     return [losses for _, losses in _each(target_losses, model, batches, workers)]
-
-
-Batch = tuple[Tokens, Tokens]
 
 
 def _each(

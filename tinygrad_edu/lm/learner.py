@@ -10,11 +10,14 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from tinygrad_edu import Tensor, optim
 from tinygrad_edu.autograd.profiling import section
 from tinygrad_edu.lm.config import TrainConfig, worker_count
-from tinygrad_edu.lm.data import Tokens, stream, training_batch
+from tinygrad_edu.lm.data import Tokens, stream
 from tinygrad_edu.lm.gpt import GPT, GPTConfig
+from tinygrad_edu.lm.lessons import Batch, Lessons, targets_in
 from tinygrad_edu.parallel import Workers, make_workers, split_batch
 
 
@@ -31,10 +34,23 @@ def gpt_config(config: TrainConfig, vocab_size: int) -> GPTConfig:
     )
 
 
+def new_model(
+    config: TrainConfig, vocab_size: int, generator: np.random.Generator | None = None
+) -> GPT:
+    """The model that the options describe, with the starting weights of the run's seed, or of a
+    `generator`.
+    """
+    source = stream(config.seed, "weights") if generator is None else generator
+    return GPT(gpt_config(config, vocab_size), source)
+
+
 def make_optimizer(model: GPT, config: TrainConfig) -> optim.AdamW:
-    """AdamW whose decay is for matrices only: pulling a bias or a norm to 0 has no merit."""
-    matrices = [p for p in model.parameters() if p.ndim >= 2]
-    vectors = [p for p in model.parameters() if p.ndim < 2]
+    """AdamW of what is not frozen, with decay for matrices only: pulling a bias or a norm to 0 has
+    no merit.
+    """
+    trained = [p for p in model.parameters() if p.requires_grad]
+    matrices = [p for p in trained if p.ndim >= 2]
+    vectors = [p for p in trained if p.ndim < 2]
     return optim.AdamW(
         [
             {"params": matrices, "weight_decay": config.weight_decay},
@@ -46,10 +62,24 @@ def make_optimizer(model: GPT, config: TrainConfig) -> optim.AdamW:
 
 
 def schedule_of(config: TrainConfig) -> optim.schedules.Schedule:
-    """Linear warm-up, then a cosine; a warm-up longer than the run is simply cut off by its end."""
-    falling = max(1, config.steps - config.warmup)
-    cosine = optim.schedules.cosine(config.learning_rate, falling, config.final_learning_rate)
-    return optim.schedules.warmup(cosine, config.warmup)
+    """Linear warm-up, then `config.schedule`; a warm-up longer than the run is simply cut off by
+    its end.
+    """
+    highest, final = config.learning_rate, config.final_learning_rate
+    rest = max(1, config.steps - config.warmup)
+    schedules = optim.schedules
+    if config.schedule == "wsd":
+        falling = min(rest, round(config.decay_fraction * config.steps))
+        return schedules.warmup_stable_decay(
+            highest, config.warmup, config.warmup + rest, falling, final
+        )
+    if config.schedule == "constant":
+        after = schedules.constant(highest)
+    elif config.schedule == "linear":
+        after = schedules.linear(highest, rest, final)
+    else:
+        after = schedules.cosine(highest, rest, final)
+    return schedules.warmup(after, config.warmup)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,21 +95,23 @@ class Gradient:
         return math.isfinite(self.loss) and math.isfinite(self.norm)
 
 
-def _loss_of(model: GPT, ids: Any, targets: Any, seed: int, step: int, worker: int) -> Tensor:
+def _loss_of(
+    model: GPT, ids: Any, targets: Any, seed: int, step: int, worker: int, turn: int
+) -> Tensor:
     """(At the top of a module, so that another process can be told to run it.)"""
     if model.config.dropout:
-        fresh = stream(seed, "dropout", step, worker)
+        fresh = stream(seed, "dropout", step, worker, turn)
         model.generator.bit_generator.state = fresh.bit_generator.state
     return model.loss(ids, targets)
 
 
 class Learner:
-    """A model, its optimizer, and how many steps have been made on `tokens`."""
+    """A model, its optimizer, its lessons, and how many steps have been made."""
 
-    def __init__(self, config: TrainConfig, vocab_size: int, tokens: Tokens) -> None:
+    def __init__(self, config: TrainConfig, model: GPT, lessons: Lessons) -> None:
         self.config = config
-        self.tokens = tokens
-        self.model = GPT(gpt_config(config, vocab_size), stream(config.seed, "weights"))
+        self.lessons = lessons
+        self.model = model
         self.optimizer = make_optimizer(self.model, config)
         self.schedule = schedule_of(config)
         self.step = 0
@@ -98,7 +130,7 @@ class Learner:
         return sum(a.nbytes for a in arrays if hasattr(a, "nbytes"))
 
     def learning_rate(self) -> float:
-        """Of the next step: linear warm-up, then a cosine down to the final one."""
+        """Of the next step, as the schedule has it."""
         return self.schedule(self.step)
 
     def gradient(self) -> Gradient:
@@ -111,26 +143,31 @@ class Learner:
         return self._worked_out
 
     @section("data")
-    def batch(self) -> tuple[Tokens, Tokens]:
+    def batch(self) -> Batch:
         """The inputs and targets of the next step; always the first ones where those are all."""
-        config = self.config
-        return training_batch(
-            self.tokens,
-            block_size=config.block_size,
-            batch_size=config.batch_size,
-            seed=config.seed,
-            step=0 if config.overfit_one_batch else self.step,
-        )
+        return self.lessons.batch(0 if self.config.overfit_one_batch else self.step)
 
     def _work_out(self) -> Gradient:
-        config = self.config
-        parts = split_batch(self.batch(), self.workers.count)
-        shares = [len(part[0]) / config.batch_size for part in parts]
-        jobs = [(*part, config.seed, self.step, worker) for worker, part in enumerate(parts)]
+        jobs, shares = self._jobs(*self.batch())
         loss = self.workers(_loss_of, jobs, shares)
         with section("clip"):
-            norm = self.workers.clip_grad_norm_(config.clip_norm or math.inf)
+            norm = self.workers.clip_grad_norm_(self.config.clip_norm or math.inf)
         return Gradient(loss, norm)
+
+    def _jobs(self, ids: Tokens, targets: Tokens) -> tuple[list[Any], list[list[float]]]:
+        """What each worker reads, in turns of about `batch_size / workers` rows, and the weight of
+        each turn: its share of all targets, so that each target weighs the same.
+        """
+        config, whole = self.config, targets_in(targets)
+        jobs, shares = [], []
+        parts = split_batch((ids, targets), min(self.workers.count, len(ids)))
+        for worker, rows in enumerate(parts):
+            turns = split_batch(rows, min(config.accumulate, len(rows[0])))
+            scored = [(turn, part) for turn, part in enumerate(turns) if targets_in(part[1])]
+            if scored:
+                jobs.append([(*part, config.seed, self.step, worker, i) for i, part in scored])
+                shares.append([targets_in(part[1]) / whole for _, part in scored])
+        return jobs, shares
 
     @section("optimizer")
     def move(self) -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tinygrad_edu import text
 from tinygrad_edu.lm.config import TrainConfig
 from tinygrad_edu.lm.data import Split, split_tokens
+from tinygrad_edu.lm.lessons import Windows
 
 
 class Source(Protocol):
@@ -42,6 +43,10 @@ class Material:
     """The id of the symbol that samples go on from."""
     token_bytes: NDArray[np.int64]
     source: Source | None = None
+
+    def lessons(self, config: TrainConfig) -> Windows:
+        """What a run with these options learns from it."""
+        return Windows(self.split, config)
 
 
 def anchored(corpus: tuple[str, ...]) -> tuple[str, ...]:

@@ -20,13 +20,12 @@ def measured(
     workers = learner.workers
     others: list[tuple[()]] = [()] * (workers.count if workers.kind == "processes" else 1)
     resident = workers.each(_resident, others)
-    cost = plan.cost
     return Measured(
         steps=steps,
         step_seconds=seconds,
         pauses_seconds=pace.paused,
         tokens_per_second=steps * plan.tokens_per_step / seconds,
-        flops_per_second=steps * (cost.forward_flops + cost.backward_flops) / seconds,
+        flops_per_second=steps * plan.step_flops / seconds,
         weight_bytes=sum(p.data.nbytes for p in learner.model.parameters()),
         optimizer_bytes=learner.optimizer_bytes(),
         resident_bytes=tuple(size for size in resident if size is not None),

@@ -23,7 +23,8 @@ class Plan:
         symbols: V, the different tokens.
         training_tokens, validation_tokens: learnt from, and held out.
         groups: numbers to be trained, by the part of the model that they belong to.
-        cost: of a step, in FLOPs and bytes.
+        cost: in FLOPs and bytes, of a batch: a step adds up `config.accumulate` of them, one after
+            the other.
         workers: how many share each batch, and of what kind, "threads" or "processes".
         blas: the library of the matrix products.
         allocator_tuned: whether glibc was told to keep freed memory.
@@ -53,7 +54,7 @@ class Plan:
     @property
     def tokens_per_step(self) -> int:
         """Predictions that one update learns from."""
-        return self.config.batch_size * self.config.block_size
+        return self.config.batch_size * self.config.accumulate * self.config.block_size
 
     @property
     def steps_per_epoch(self) -> int:
@@ -83,8 +84,7 @@ class Plan:
             *(("", part) for part in filled(f"{k} {n:,}" for k, n in self.groups.items())),
             (
                 "step",
-                f"{counted(config.batch_size, 'window')} of {config.block_size}: "
-                f"{self.tokens_per_step:,} tokens; "
+                self._batches() + f"{self.tokens_per_step:,} tokens; "
                 f"{counted(self.steps_per_epoch, 'step')} an epoch",
             ),
             ("plan", self._planned()),
@@ -101,6 +101,11 @@ class Plan:
         lines.append(("run", str(self.run)))
         return lines
 
+    def _batches(self) -> str:
+        config = self.config
+        one = f"{counted(config.batch_size, 'window')} of {config.block_size}"
+        return f"{one}: " if config.accumulate == 1 else f"{config.accumulate} × {one}, added up: "
+
     def _planned(self) -> str:
         config = self.config
         if config.overfit_one_batch:
@@ -108,7 +113,8 @@ class Plan:
         return f"{counted(config.steps, 'step')}: {self.epochs:.2f} epochs"
 
     def _flops(self) -> str:
-        forward, backward = self.cost.forward_flops, self.cost.backward_flops
+        turns = self.config.accumulate
+        forward, backward = turns * self.cost.forward_flops, turns * self.cost.backward_flops
         return (
             f"a step {scaled(forward)} forward, {scaled(backward)} backward "
             f"({backward / forward:.1f} ×); in all {scaled(self.flops)}"
@@ -117,7 +123,12 @@ class Plan:
     @property
     def flops(self) -> int:
         """Of the matrix products of all steps."""
-        return self.config.steps * (self.cost.forward_flops + self.cost.backward_flops)
+        return self.config.steps * self.step_flops
+
+    @property
+    def step_flops(self) -> int:
+        """Of the matrix products of one step, over all batches that it adds up."""
+        return self.config.accumulate * (self.cost.forward_flops + self.cost.backward_flops)
 
     def _memory(self) -> str:
         cost = self.cost

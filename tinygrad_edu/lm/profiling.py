@@ -24,7 +24,7 @@ from tinygrad_edu.autograd.profiling import FORWARD, Profile, Row
 from tinygrad_edu.lm import allocator, cost
 from tinygrad_edu.lm.config import TrainConfig
 from tinygrad_edu.lm.interrupt import limited_threads
-from tinygrad_edu.lm.learner import Learner, gpt_config
+from tinygrad_edu.lm.learner import Learner, gpt_config, new_model
 from tinygrad_edu.lm.material import read_material
 from tinygrad_edu.lm.pace import Clock
 
@@ -136,15 +136,17 @@ def profile_step(config: TrainConfig, clock: Clock = time.perf_counter) -> StepP
         TextError: the text cannot be learnt from.
     """
     material = read_material(config)
-    symbols, tokens = material.tokenizer.vocab_size, material.split.training
+    config = dataclasses.replace(config, accumulate=1)
+    symbols, lessons = material.tokenizer.vocab_size, material.lessons(config)
     sizes = gpt_config(config, symbols)
     with limited_threads(1), np.errstate(all="ignore"):
         if config.tune_allocator:
             allocator.tune()
-        split = Learner(config, symbols, tokens)
+        split = Learner(config, new_model(config, symbols), lessons)
         with contextlib.closing(split.workers) as workers:
             together = _middle(_times(lambda: _timed(split, clock), clock))
-        one = Learner(dataclasses.replace(config, threads=1), symbols, tokens)
+        alone = dataclasses.replace(config, threads=1)
+        one = Learner(alone, new_model(config, symbols), lessons)
         with contextlib.closing(one.workers):
             rows, plain = _taken_apart(one, clock)
             peak = _peak_bytes(one)

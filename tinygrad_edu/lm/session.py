@@ -17,7 +17,7 @@ from tinygrad_edu.lm import checkpoint, curve, yardsticks
 from tinygrad_edu.lm.config import TrainConfig, fixed_options
 from tinygrad_edu.lm.data import stream
 from tinygrad_edu.lm.errors import DivergenceError, RunError, SamplingError
-from tinygrad_edu.lm.evaluation import evaluate, window_losses
+from tinygrad_edu.lm.evaluation import evaluate_batches, window_losses
 from tinygrad_edu.lm.history import History, read_history
 from tinygrad_edu.lm.interrupt import Interruption
 from tinygrad_edu.lm.learner import Gradient, Learner
@@ -269,14 +269,12 @@ class Session:
             self.reporter.validated(replace(report, sample=written))
 
     def _validation(self, counts: bool) -> ValidationReport:
-        step, held_out, config = self.learner.step, self.material.split.validation, self.config
-        if not len(held_out):
+        step, lessons = self.learner.step, self.learner.lessons
+        if not lessons.validation_targets:
             return ValidationReport(step, None, None, "")
-        found = evaluate(
+        found = evaluate_batches(
             self.learner.model,
-            held_out,
-            config.batch_size,
-            config.max_validation_tokens,
+            lessons.held_out(),
             after_batch=self._stopping,
             workers=self.learner.workers,
             token_bytes=self.material.token_bytes,

@@ -16,7 +16,7 @@ from tinygrad_edu.lm.data import stream
 from tinygrad_edu.lm.errors import RunError, SamplingError
 from tinygrad_edu.lm.gpt import GPT
 from tinygrad_edu.lm.huggingface import load_huggingface
-from tinygrad_edu.lm.learner import gpt_config
+from tinygrad_edu.lm.learner import new_model
 from tinygrad_edu.lm.material import opening
 from tinygrad_edu.nn import StateDictError
 
@@ -108,7 +108,7 @@ def load_trained(run: str | Path) -> Trained:
     tokenizer = text.load_tokenizer(run / checkpoint.TOKENIZER)
     stored = checkpoint.read_arrays(run / checkpoint.MODEL)
     weights = {name: array.astype(np.float32) for name, array in stored.items()}
-    model = GPT(gpt_config(config, tokenizer.vocab_size), np.random.default_rng(0))
+    model = new_model(config, tokenizer.vocab_size, np.random.default_rng(0))
     try:
         model.load_state_dict(weights)
     except StateDictError as error:

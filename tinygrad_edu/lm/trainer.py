@@ -8,6 +8,7 @@ as one that was not.
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from contextlib import closing
 from pathlib import Path
@@ -19,9 +20,9 @@ from tinygrad_edu.lm import allocator, checkpoint
 from tinygrad_edu.lm.config import TrainConfig, fixed_options, shown
 from tinygrad_edu.lm.cost import parameters_by_group, step_cost
 from tinygrad_edu.lm.errors import ConfigError, RunError
-from tinygrad_edu.lm.evaluation import evaluate
+from tinygrad_edu.lm.evaluation import evaluate_batches
 from tinygrad_edu.lm.interrupt import limited_threads
-from tinygrad_edu.lm.learner import Learner, schedule_of
+from tinygrad_edu.lm.learner import Learner, gpt_config, new_model, schedule_of
 from tinygrad_edu.lm.lock import held
 from tinygrad_edu.lm.machine import blas
 from tinygrad_edu.lm.material import Material, anchored, read_material
@@ -50,14 +51,12 @@ def train(
     material = read_material(config)
     with limited_threads(1):
         tuned = config.tune_allocator and allocator.tune()
-        if config.minutes is not None:
-            steps = steps_in(config, material, 60 * config.minutes, clock)
-            config = dataclasses.replace(config, steps=steps, minutes=None)
+        config = limited(config, material, clock)
         # As they are now: another directory, or other steps, must not change them on resume.
         config = dataclasses.replace(
             config, corpus=anchored(config.corpus), warmup_steps=config.warmup
         )
-        learner = Learner(config, material.tokenizer.vocab_size, material.split.training)
+        learner = _learner(config, material)
         with closing(learner), checkpoint.new_run(config, material.name) as run:
             checkpoint.write_config(run, config)
             material.tokenizer.save(run / checkpoint.TOKENIZER)
@@ -98,10 +97,12 @@ def _resume(run: Path, config: TrainConfig | None, reporter: Reporter, clock: Cl
     progress = state.progress if state else None
     config = _checked(run, saved, config or saved, progress)
     material = _same_material(run, saved, config, progress)
+    config = limited(config, material, clock)
+    _check_left(run, config, progress)
     config = dataclasses.replace(config, corpus=anchored(config.corpus))
     with limited_threads(1):
         tuned = config.tune_allocator and allocator.tune()
-        learner = Learner(config, material.tokenizer.vocab_size, material.split.training)
+        learner = _learner(config, material)
         with closing(learner):
             plan = _plan(run, material, learner, tuned)
             step = progress.step if progress else 0
@@ -126,9 +127,16 @@ def _checked(
         )
     if config.minutes is not None:
         raise ConfigError(
-            "--minutes was given with --resume; a run goes on to a number of steps: give --steps"
+            "--minutes was given with --resume; a run goes on to a number of steps: give --steps, "
+            "or --epochs or --flops, which give one"
         )
     _check_fixed(run, saved, config, progress)
+    warmup = saved.warmup if config.warmup_steps is None else config.warmup_steps
+    return dataclasses.replace(config, run=None, warmup_steps=warmup)
+
+
+def _check_left(run: Path, config: TrainConfig, progress: checkpoint.Progress | None) -> None:
+    """RunError where there is nothing left to do."""
     made = progress.step if progress else 0
     if progress and made >= config.steps:
         all_of_them = f"all its {made:,} steps"
@@ -144,8 +152,6 @@ def _checked(
             f"{best.step:,} were no better; give a larger --patience than {config.patience}, or 0, "
             "to train it on"
         )
-    warmup = saved.warmup if config.warmup_steps is None else config.warmup_steps
-    return dataclasses.replace(config, run=None, warmup_steps=warmup)
 
 
 def _check_fixed(
@@ -199,7 +205,7 @@ def _plan(run: Path, material: Material, learner: Learner, allocator_tuned: bool
         text=material.name,
         characters=material.characters,
         symbols=material.tokenizer.vocab_size,
-        training_tokens=len(material.split.training),
+        training_tokens=learner.lessons.training_targets,
         validation_tokens=len(material.split.validation),
         groups=parameters_by_group(learner.model),
         cost=step_cost(learner.model.config, learner.config.batch_size),
@@ -209,13 +215,43 @@ def _plan(run: Path, material: Material, learner: Learner, allocator_tuned: bool
     )
 
 
+def _learner(config: TrainConfig, material: Material) -> Learner:
+    model = new_model(config, material.tokenizer.vocab_size)
+    return Learner(config, model, material.lessons(config))
+
+
+def limited(config: TrainConfig, material: Material, clock: Clock) -> TrainConfig:
+    """The config with `steps` in place of epochs, minutes or FLOPs: at least one, and as many as
+    stay within it (epochs: as make it whole).
+
+    Raises:
+        ConfigError: fewer FLOPs than one step takes.
+    """
+    steps = config.steps
+    if config.minutes is not None:
+        steps = steps_in(config, material, 60 * config.minutes, clock)
+    elif config.epochs is not None:
+        a_step = config.batch_size * config.accumulate * config.block_size
+        steps = math.ceil(config.epochs * material.lessons(config).training_targets / a_step)
+    elif config.flops is not None:
+        cost = step_cost(gpt_config(config, material.tokenizer.vocab_size), config.batch_size)
+        a_step = config.accumulate * (cost.forward_flops + cost.backward_flops)
+        steps = int(config.flops // a_step)
+        if not steps:
+            raise ConfigError(
+                f"--flops {config.flops:.3g} is less than the {a_step:.3g} of one step; give more, "
+                "or a smaller model or batch"
+            )
+    return dataclasses.replace(config, steps=steps, epochs=None, minutes=None, flops=None)
+
+
 def steps_in(config: TrainConfig, material: Material, seconds: float, clock: Clock) -> int:
     """How many steps fit into `seconds`, judged by a few of them made on a model thrown away.
 
     The validation is timed before the steps, on a model that cannot have diverged: whether this
     training does is found, and told, when it is made.
     """
-    learner = Learner(config, material.tokenizer.vocab_size, material.split.training)
+    learner = _learner(config, material)
     with closing(learner), np.errstate(all="ignore"):
         validation = _seconds_a_validation(learner, material, clock)
         for _ in range(WARM_UP_STEPS):
@@ -233,14 +269,9 @@ def steps_in(config: TrainConfig, material: Material, seconds: float, clock: Clo
 def _seconds_a_validation(learner: Learner, material: Material, clock: Clock) -> float:
     learner.model.next_logits(np.array([[material.opening]]))  # memory and caches are cold
     started = clock()
-    if len(material.split.validation):
-        config = learner.config
-        evaluate(
-            learner.model,
-            material.split.validation,
-            config.batch_size,
-            config.max_validation_tokens,
-            workers=learner.workers,
+    if learner.lessons.validation_targets:
+        evaluate_batches(
+            learner.model, learner.lessons.held_out(), workers=learner.workers
         )
     learner.model.generate([material.opening], learner.config.sample_length)
     return clock() - started

@@ -42,10 +42,12 @@ from tinygrad_edu.parallel.worker_process import (
     serve,
 )
 from tinygrad_edu.parallel.workers import (
+    Arguments,
     Gradients,
     M,
     Part,
     Setting,
+    Share,
     WorkerError,
     Workers,
     part_gradient,
@@ -218,7 +220,7 @@ class ProcessBackward(Workers[M]):
         return True
 
     def _gradients(
-        self, loss_of: Callable[..., Tensor], parts: Sequence[Part], shares: Sequence[float]
+        self, loss_of: Callable[..., Tensor], parts: Sequence[Part], shares: Sequence[Share]
     ) -> list[tuple[float, Gradients]]:
         for i, total in self._memory.total.items():  # it is about to be written over
             if grad_array(self._own[i]) is total:
@@ -230,7 +232,7 @@ class ProcessBackward(Workers[M]):
         ]
         return self._run(lambda: self._first(loss_of, parts[0], shares[0]), theirs)
 
-    def _first(self, loss_of: Callable[..., Tensor], part: Part, share: float) -> Any:
+    def _first(self, loss_of: Callable[..., Tensor], part: Part, share: Share) -> Any:
         """The caller's own part, its gradients of others' shards sent, as the others do."""
         loss, gradients = part_gradient(self.model, self._own, loss_of, part, share)
         for shard in self._memory.shard[1:]:
@@ -271,7 +273,7 @@ class ProcessBackward(Workers[M]):
             for sent, flags in zip(self._memory.sent, there, strict=False)
         ]  # fmt: skip
 
-    def _each(self, function: Callable[..., Any], parts: Sequence[Part]) -> list[Any]:
+    def _each(self, function: Callable[..., Any], parts: Sequence[Arguments]) -> list[Any]:
         setting = self._setting(parts)
         theirs = [("call", setting, function, part) for part in parts[1:]]
         return self._run(lambda: function(self.model, *parts[0]), theirs)

@@ -16,7 +16,16 @@ from typing import Any
 import numpy as np
 
 from tinygrad_edu.autograd import Tensor, modes
-from tinygrad_edu.parallel.workers import Gradients, M, Part, Setting, Workers, part_gradient
+from tinygrad_edu.parallel.workers import (
+    Arguments,
+    Gradients,
+    M,
+    Part,
+    Setting,
+    Share,
+    Workers,
+    part_gradient,
+)
 
 
 class ThreadedBackward(Workers[M]):
@@ -41,7 +50,7 @@ class ThreadedBackward(Workers[M]):
         self._pool.shutdown()
 
     def _gradients(
-        self, loss_of: Callable[..., Tensor], parts: Sequence[Part], shares: Sequence[float]
+        self, loss_of: Callable[..., Tensor], parts: Sequence[Part], shares: Sequence[Share]
     ) -> list[tuple[float, Gradients]]:
         def work(worker: int) -> tuple[float, Gradients]:
             model, parameters = self._models[worker], self._parameters[worker]
@@ -49,7 +58,7 @@ class ThreadedBackward(Workers[M]):
 
         return self._run(work, len(parts))
 
-    def _each(self, function: Callable[..., Any], parts: Sequence[Part]) -> list[Any]:
+    def _each(self, function: Callable[..., Any], parts: Sequence[Arguments]) -> list[Any]:
         return self._run(lambda worker: function(self._models[worker], *parts[worker]), len(parts))
 
     def _run(self, work: Callable[[int], Any], count: int) -> list[Any]:

@@ -23,7 +23,15 @@ from tinygrad_edu.nn import Module
 from tinygrad_edu.optim import Optimizer
 from tinygrad_edu.optim.clip import norm_of
 from tinygrad_edu.parallel.memory import SharedMemory
-from tinygrad_edu.parallel.workers import Gradients, Part, Setting, WorkerError, part_gradient
+from tinygrad_edu.parallel.workers import (
+    Arguments,
+    Gradients,
+    Part,
+    Setting,
+    Share,
+    WorkerError,
+    part_gradient,
+)
 
 END = b"end"
 """What tells a worker to end."""
@@ -84,7 +92,7 @@ class Inside:
         self.modules = list(self.model.modules())
 
     def gradient(
-        self, setting: Setting, loss_of: Callable[..., Tensor], part: Part, share: float
+        self, setting: Setting, loss_of: Callable[..., Tensor], part: Part, share: Share
     ) -> Any:
         """(share · loss, which parameters got a gradient); those of others' shards are sent."""
         setting.apply(self.worker, self.modules, self.parameters)
@@ -117,7 +125,7 @@ class Inside:
         for i in numbers:
             self.memory.total[i] *= factor
 
-    def call(self, setting: Setting, function: Callable[..., Any], part: Part) -> Any:
+    def call(self, setting: Setting, function: Callable[..., Any], part: Arguments) -> Any:
         """What the function gives for the part."""
         setting.apply(self.worker, self.modules, self.parameters)
         return function(self.model, *part)

@@ -20,7 +20,11 @@ from tinygrad_edu.autograd.tensor import grad_array
 from tinygrad_edu.nn import Module
 from tinygrad_edu.optim import Optimizer, clip_grad_norm_
 
-Part = tuple[Any, ...]
+Arguments = tuple[Any, ...]
+Part = Arguments | list[Arguments]
+"""The arguments of one loss; or those of several, which are worked through in turn."""
+Share = float | list[float]
+"""A part's weight; of a list, one each."""
 Gradients = list[Any]
 M = TypeVar("M", bound=Module)
 
@@ -29,7 +33,7 @@ class WorkerError(RuntimeError):
     """A worker is no longer there, or was given what cannot reach it."""
 
 
-def split_batch(arrays: Sequence[Any], workers: int) -> list[Part]:
+def split_batch(arrays: Sequence[Any], workers: int) -> list[Arguments]:
     """Arrays of one batch (first axis: examples) as one tuple a worker, sizes as even as can be.
 
     Raises:
@@ -79,23 +83,26 @@ class Workers(ABC, Generic[M]):
         self,
         loss_of: Callable[..., Tensor],
         parts: Sequence[Part],
-        weights: Sequence[float] | None = None,
+        weights: Sequence[Share] | None = None,
     ) -> float:
         """Add the gradient of Σ weight·loss to the model's parameters; the value of that sum.
+
+        A part that is a list of tuples is worked through one after the other, and its gradients
+        are added up before they are exchanged: gradient accumulation, in the memory of one of them.
 
         Args:
             loss_of: `loss_of(model, *part)`, one number; runs once a part, in a worker of its own.
                 (Processes need a function that can be sent to them: one at the top of a module.)
             parts: at most one a worker.
             weights: each part's share of the batch, such as its number of targets over all of
-                them; by default all the same.
+                them (a list for a part that is one); by default all the same.
 
         Raises:
             ValueError: more parts than workers, or as many weights as parts is not the case.
             Exception: the first that a worker raised, in order; no gradient has changed then.
         """
         self._check(parts)
-        shares = [1 / len(parts)] * len(parts) if weights is None else list(weights)
+        shares = _even(parts) if weights is None else list(weights)
         if len(shares) != len(parts):
             raise ValueError(
                 f"{len(parts)} parts were given with {len(shares)} weights; give one a part"
@@ -104,7 +111,7 @@ class Workers(ABC, Generic[M]):
         self._sum([gradients for _, gradients in made])
         return float(sum(loss for loss, _ in made))
 
-    def each(self, function: Callable[..., Any], parts: Sequence[Part]) -> list[Any]:
+    def each(self, function: Callable[..., Any], parts: Sequence[Arguments]) -> list[Any]:
         """`function(model, *part)` for each part, in a worker of its own; the results in order.
 
         Raises:
@@ -128,12 +135,12 @@ class Workers(ABC, Generic[M]):
 
     @abstractmethod
     def _gradients(
-        self, loss_of: Callable[..., Tensor], parts: Sequence[Part], shares: Sequence[float]
+        self, loss_of: Callable[..., Tensor], parts: Sequence[Part], shares: Sequence[Share]
     ) -> list[tuple[float, Gradients]]:
         """A part's (share · loss, gradients) each; the first's gradients may be written to."""
 
     @abstractmethod
-    def _each(self, function: Callable[..., Any], parts: Sequence[Part]) -> list[Any]: ...
+    def _each(self, function: Callable[..., Any], parts: Sequence[Arguments]) -> list[Any]: ...
 
     def _check(self, parts: Sequence[Part]) -> None:
         if not 1 <= len(parts) <= self.count:
@@ -151,6 +158,14 @@ class Workers(ABC, Generic[M]):
                 total += other
             before = grad_array(parameter)
             parameter._grad = total if before is None else before + total
+
+
+def _even(parts: Sequence[Part]) -> list[Share]:
+    """Shares that give each part the same weight, and each tuple of a list."""
+    return [
+        [1 / len(parts) / len(part)] * len(part) if isinstance(part, list) else 1 / len(parts)
+        for part in parts
+    ]
 
 
 @dataclass(frozen=True)
@@ -192,16 +207,21 @@ def part_gradient(
     parameters: Sequence[Tensor],
     loss_of: Callable[..., Tensor],
     part: Part,
-    share: float,
+    share: Share,
 ) -> tuple[float, Gradients]:
     """(share · loss, its gradients as arrays or None), with those of `parameters` as before."""
+    pieces = part if isinstance(part, list) else [part]
+    shares = share if isinstance(share, list) else [share]
+    value = 0.0
     before = [p._grad for p in parameters]
     try:
         for p in parameters:
             p._grad = None
-        loss = loss_of(model, *part)
-        loss.backward(np.full(loss.shape, share, loss.dtype), retain_graph=False)
-        return share * float(loss.item()), [grad_array(p) for p in parameters]
+        for piece, weight in zip(pieces, shares, strict=True):
+            loss = loss_of(model, *piece)
+            loss.backward(np.full(loss.shape, weight, loss.dtype), retain_graph=False)
+            value += weight * float(loss.item())
+        return value, [grad_array(p) for p in parameters]
     finally:
         for p, grad in zip(parameters, before, strict=True):
             p._grad = grad
