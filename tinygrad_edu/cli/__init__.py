@@ -7,6 +7,7 @@ keeps its traceback.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,12 +31,12 @@ OURS = (
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv`, by default the process's own; gives the exit code.
 
-    0 done, 1 training diverged, 2 bad input, 130 ended by Ctrl-C (a training run is saved first),
-    141 trained to the end while nobody read the output any more.
+    0 done, 1 training diverged, 2 bad input, 130 ended by Ctrl-C and 143 by SIGTERM (a
+    training run is saved first), 141 trained to the end while nobody read the output any more.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     _never_fail_to_print()
-    from tinygrad_edu.cli.commands import BAD_INPUT, DIVERGED, FINISHED, INTERRUPTED
+    from tinygrad_edu.cli.commands import BAD_INPUT, BY_SIGNAL, DIVERGED, FINISHED
 
     try:
         code: int = parse(arguments).run()
@@ -43,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return stop.code if isinstance(stop.code, int) else BAD_INPUT
     except KeyboardInterrupt:
         print(f"\n{PROGRAM}: stopped", file=sys.stderr)
-        return INTERRUPTED
+        return BY_SIGNAL + signal.SIGINT
     except BrokenPipeError:  # whoever read our output, `head` say, has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FINISHED

@@ -13,8 +13,8 @@ import tyro
 
 from tinygrad_edu import lm
 
-FINISHED, DIVERGED, BAD_INPUT, INTERRUPTED, UNSEEN = 0, 1, 2, 130, 141
-"""Exit codes; 130 is what shells report for a program ended by Ctrl-C, 141 by a closed pipe."""
+FINISHED, DIVERGED, BAD_INPUT, BY_SIGNAL, UNSEEN = 0, 1, 2, 128, 141
+"""Exit codes; as shells have it, one that a signal ended has 128 and its number: 130 is Ctrl-C."""
 SHOWN = 40
 """Symbols that `sample --show-probabilities` writes at most."""
 
@@ -25,7 +25,7 @@ class Train:
 
     Without options it learns Python's own documentation, in about a minute.
 
-    Ctrl-C saves the run. With its output closed (`| head`) it goes on: code 141.
+    Ctrl-C, or SIGTERM, saves the run. With its output closed (`| head`) it goes on: code 141.
 
     Attributes:
         resume: go on with the run in this folder, with its options; those given here replace them.
@@ -64,7 +64,7 @@ class Train:
         else:
             result = lm.train(self.options, reporter)
         if result.interrupted:
-            return INTERRUPTED
+            return BY_SIGNAL + (result.signal or 0)
         return UNSEEN if reporter.lost else FINISHED
 
 

@@ -8,23 +8,25 @@
     samples.txt         what the model wrote at each validation
     loss.svg            the losses over the steps (`lm.curve`)
     checkpoint/step-N/  all that is needed to go on as if nothing had happened
-    checkpoint/best-N.safetensors  with patience, the weights of the best validation
+    checkpoint/best-N.safetensors  the weights of the best validation
     .lock               held by the process that trains (`lm.lock`)
 
 A checkpoint is a folder of its own, written under a temporary name, synced and renamed: weights and
-optimizer state in it always belong to the same step, whenever the machine goes down.
+optimizer state in it always belong to the same step, whenever the machine goes down. It holds a
+digest of each file; where the newest is damaged, the run goes on from the one before.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
 import json
 import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,8 @@ from tinygrad_edu.lm.lock import LOCK, held
 CONFIG, TOKENIZER, MODEL = "config.toml", "tokenizer.json", "model.safetensors"
 METRICS, SAMPLES, CHECKPOINTS = "metrics.jsonl", "samples.txt", "checkpoint"
 OPTIMIZER, STATE = "optimizer.safetensors", "state.json"
+FORMAT = 1
+"""Of a checkpoint's files; a reader refuses a higher one."""
 _STEP_FOLDER = re.compile(r"step-(\d+)(?:-(\d+))?")
 
 Arrays = dict[str, NDArray[Any]]
@@ -61,6 +65,7 @@ class Progress:
         loss: the training loss of the last step; None before the first.
         validation_loss: the last one measured, or None.
         best: `patience.Best` as a mapping; None before the first validation.
+        environment: what the bits depend on beside all this (`machine.environment`).
     """
 
     step: int
@@ -72,15 +77,21 @@ class Progress:
     loss: float | None
     validation_loss: float | None
     best: dict[str, Any] | None = None
+    environment: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What `load_checkpoint` gives: weights by name, the optimizer's state_dict, the progress."""
+    """What `load_checkpoint` gives: weights by name, the optimizer's state_dict, the progress.
+
+    Attributes:
+        damaged: why a newer checkpoint was passed over; empty where none was.
+    """
 
     weights: Arrays
     optimizer: dict[str, Any]
     progress: Progress
+    damaged: str = ""
 
 
 @contextlib.contextmanager
@@ -174,11 +185,12 @@ def save_checkpoint(
     weights: Mapping[str, NDArray[Any]],
     optimizer: Mapping[str, Any],
     progress: Progress,
+    keep: int = 1,
 ) -> None:
-    """Write a checkpoint, then `model.safetensors`, then drop the checkpoints before it.
+    """Write a checkpoint, then `model.safetensors`, then drop all but the newest `keep`.
 
     One of the same step, too, is dropped only when the new one is there, under the name
-    `step-N-2`: at no time is there none.
+    `step-N-2`: at no time is there none. Best weights that no checkpoint names are dropped as well.
     """
     parent = run / CHECKPOINTS
     parent.mkdir(exist_ok=True)
@@ -191,31 +203,50 @@ def save_checkpoint(
     arrays, plain = split_state(optimizer)
     write_arrays(partial / MODEL, weights)
     write_arrays(partial / OPTIMIZER, arrays)
-    state = {"progress": asdict(progress), "optimizer": plain}
+    digests = {name: _digest(partial / name) for name in (MODEL, OPTIMIZER)}
+    state = {
+        "format": FORMAT, "progress": asdict(progress), "sha256": digests, "optimizer": plain
+    }  # fmt: skip
     write_atomically(partial / STATE, json.dumps(state, indent=1) + "\n")
     os.replace(partial, final)
     sync_folder(parent)
     write_arrays(run / MODEL, weights)
+    newest: dict[int, Path] = {}
+    for (step, _), path in sorted(_step_folders(run).items()):
+        newest[step] = path
+    # Those of later steps were passed over, as damaged, by the run that made this one.
+    kept = [newest[step] for step in sorted(newest) if step <= progress.step][-keep:]
     for other in parent.iterdir():
-        if other != final and other.is_dir():
+        if other not in kept and other.is_dir():
             shutil.rmtree(other)
+    _drop_bests(run, {best for folder in kept if (best := _best_of(folder)) is not None})
 
 
 def write_best(run: Path, step: int, weights: Mapping[str, NDArray[Any]]) -> None:
     """Keep the weights of the best validation so far, under their step's name.
 
-    Those kept before stay until a checkpoint names the new ones (`drop_bests`): a run that is
-    killed in between goes on from the checkpoint, and needs the ones that it knows of.
+    Those kept before stay until no checkpoint names them: a run that is killed in between goes on
+    from the checkpoint, and needs the ones that it knows of.
     """
     (run / CHECKPOINTS).mkdir(exist_ok=True)
     write_arrays(_best(run, step), weights)
 
 
-def drop_bests(run: Path, but: int | None) -> None:
-    """Drop the kept weights of all steps but one."""
+def _drop_bests(run: Path, but: set[int]) -> None:
+    """Drop the kept weights of all steps but some."""
+    kept = {_best(run, step) for step in but}
     for path in (run / CHECKPOINTS).glob("best-*.safetensors"):
-        if but is None or path != _best(run, but):
+        if path not in kept:
             path.unlink()
+
+
+def _best_of(folder: Path) -> int | None:
+    """The step whose weights a checkpoint names as the best; None too where it is damaged."""
+    try:
+        best = _read_state(folder)["progress"]["best"]
+        return int(best["step"]) if best else None
+    except (RunError, KeyError, TypeError):
+        return None
 
 
 def publish(run: Path, weights: Mapping[str, NDArray[Any]]) -> None:
@@ -250,28 +281,71 @@ def load_checkpoint(run: Path) -> Checkpoint:
     """The newest whole checkpoint of a run.
 
     Raises:
-        RunError: there is none, or its files are damaged.
+        RunError: there is none, all of them are damaged (the newest is named), or one was written
+            by a newer version of this package.
     """
     folders = _step_folders(run)
     if not folders:
         raise RunError(f"{run} has no checkpoint to go on from; start a new run")
-    folder = folders[max(folders)]
+    damage: list[DamagedError] = []
+    for number in sorted(folders, reverse=True):
+        try:
+            found = _load(folders[number])
+        except DamagedError as error:
+            damage.append(error)
+        else:
+            return replace(found, damaged=str(damage[0])) if damage else found
+    raise damage[0]
+
+
+class DamagedError(RunError):
+    """A checkpoint that is not what was written; one before it may be whole."""
+
+
+def _load(folder: Path) -> Checkpoint:
     path = folder / STATE
+    state = _read_state(folder)
     try:
-        state = json.loads(path.read_text(encoding="utf-8"))
         progress = Progress(**state["progress"])
         plain = state["optimizer"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunError(f"{path} is missing or damaged ({error}); start a new run") from error
-    arrays = read_arrays(folder / OPTIMIZER)
+        for name, digest in state.get("sha256", {}).items():
+            if _digest(folder / name) != digest:
+                raise DamagedError(f"{folder / name} is damaged: it is not what was written")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        if isinstance(error, RunError):
+            raise
+        raise DamagedError(f"{path} is missing or damaged ({error}); start a new run") from error
+    try:
+        arrays, weights = read_arrays(folder / OPTIMIZER), read_arrays(folder / MODEL)
+    except RunError as error:
+        raise DamagedError(str(error)) from error
     try:
         optimizer = join_state(arrays, plain)
     except KeyError as error:
-        raise RunError(
+        raise DamagedError(
             f"{folder / OPTIMIZER} lacks {error}, which {STATE} beside it names: the two are of "
             "different checkpoints, or damaged; start a new run"
         ) from error
-    return Checkpoint(read_arrays(folder / MODEL), optimizer, progress)
+    return Checkpoint(weights, optimizer, progress)
+
+
+def _read_state(folder: Path) -> dict[str, Any]:
+    path = folder / STATE
+    try:
+        state: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        version = int(state.get("format", FORMAT))
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise DamagedError(f"{path} is missing or damaged ({error}); start a new run") from error
+    if version > FORMAT:
+        raise RunError(
+            f"{path} is of format {version}, and this version of tinygrad_edu reads up to "
+            f"{FORMAT}: update it (pip install --upgrade tinygrad_edu) to go on with this run"
+        )
+    return state
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def split_state(state: Mapping[str, Any]) -> tuple[Arrays, Any]:

@@ -1,4 +1,4 @@
-"""What training takes over from the process for as long as it runs: Ctrl-C, BLAS threads."""
+"""What training takes over from the process while it runs: Ctrl-C, SIGTERM, BLAS threads."""
 
 from __future__ import annotations
 
@@ -11,18 +11,27 @@ from typing import Any, Self
 
 
 class Interruption:
-    """Within it the first Ctrl-C only sets `requested`; the second one interrupts as usual.
+    """Within it the first Ctrl-C, or SIGTERM, only sets `requested`; the second one acts as usual.
 
     Outside the main thread, where Python allows no signal handlers, nothing changes.
+
+    Attributes:
+        signal: the number of the one that came; None before.
     """
 
     def __init__(self) -> None:
-        self.requested = False
-        self._previous: Any = None
+        self.signal: int | None = None
+        self._previous: dict[int, Any] = {}
+
+    @property
+    def requested(self) -> bool:
+        """Whether one came."""
+        return self.signal is not None
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            self._previous = signal.signal(signal.SIGINT, self._handle)
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._previous[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(
@@ -35,12 +44,12 @@ class Interruption:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self._restore()
-        self.requested = True
+        self.signal = number
 
     def _restore(self) -> None:
-        if self._previous is not None:
-            signal.signal(signal.SIGINT, self._previous)
-            self._previous = None
+        for number, before in self._previous.items():
+            signal.signal(number, before)
+        self._previous = {}
 
 
 @contextlib.contextmanager

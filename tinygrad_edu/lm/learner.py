@@ -18,6 +18,7 @@ from tinygrad_edu.lm.config import TrainConfig, worker_count
 from tinygrad_edu.lm.data import Tokens, stream
 from tinygrad_edu.lm.gpt import GPT, GPTConfig
 from tinygrad_edu.lm.lessons import Batch, Lessons, targets_in
+from tinygrad_edu.optim.clip import norm_of
 from tinygrad_edu.parallel import Workers, make_workers, split_batch
 
 
@@ -95,7 +96,7 @@ class Gradient:
         return math.isfinite(self.loss) and math.isfinite(self.norm)
 
 
-def _loss_of(
+def loss_of(
     model: GPT, ids: Any, targets: Any, seed: int, step: int, worker: int, turn: int
 ) -> Tensor:
     """(At the top of a module, so that another process can be told to run it.)"""
@@ -148,13 +149,13 @@ class Learner:
         return self.lessons.batch(0 if self.config.overfit_one_batch else self.step)
 
     def _work_out(self) -> Gradient:
-        jobs, shares = self._jobs(*self.batch())
-        loss = self.workers(_loss_of, jobs, shares)
+        jobs, shares = self.jobs(*self.batch())
+        loss = self.workers(loss_of, jobs, shares)
         with section("clip"):
             norm = self.workers.clip_grad_norm_(self.config.clip_norm or math.inf)
         return Gradient(loss, norm)
 
-    def _jobs(self, ids: Tokens, targets: Tokens) -> tuple[list[Any], list[list[float]]]:
+    def jobs(self, ids: Tokens, targets: Tokens) -> tuple[list[Any], list[list[float]]]:
         """What each worker reads, in turns of about `batch_size / workers` rows, and the weight of
         each turn: its share of all targets, so that each target weighs the same.
         """
@@ -168,6 +169,22 @@ class Learner:
                 jobs.append([(*part, config.seed, self.step, worker, i) for i, part in scored])
                 shares.append([targets_in(part[1]) / whole for _, part in scored])
         return jobs, shares
+
+    def gradient_norms(self) -> dict[str, float]:
+        """The norm of each part's gradient, as `gradient` worked it out, before clipping.
+
+        Parts are the model's own modules, and each block by itself: "blocks.0".
+        """
+        found = self.gradient()
+        limit = self.config.clip_norm
+        clipped = found.norm / limit if 0 < limit < found.norm else 1.0
+        squares: dict[str, float] = {}
+        for name, parameter in self.model.named_parameters():
+            if parameter.grad is not None:
+                first, _, rest = name.partition(".")
+                part = f"{first}.{rest.partition('.')[0]}" if first == "blocks" else first
+                squares[part] = squares.get(part, 0.0) + norm_of(parameter.grad.data) ** 2
+        return {part: clipped * math.sqrt(square) for part, square in squares.items()}
 
     @section("optimizer")
     def move(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import sys
 
 MEBIBYTE = 2**20
@@ -17,6 +18,33 @@ def blas() -> str:
         if pool["user_api"] == "blas"
     ]
     return "; ".join(found) or "unknown"
+
+
+def environment(workers: tuple[int, str]) -> dict[str, str]:
+    """What a run's bits depend on beside its options: elsewhere it is equal to rounding only.
+
+    `workers` are how many share a batch, and of what kind.
+    """
+    import numpy
+
+    return {
+        "array library": f"NumPy {numpy.__version__}",
+        "BLAS": blas_kernel(),
+        "workers": str(workers[0]),
+        "processor": platform.machine(),
+    }
+
+
+def blas_kernel() -> str:
+    """`blas`, with the processor's kind that it computes for."""
+    from threadpoolctl import threadpool_info
+
+    kernels = {
+        str(pool.get("architecture", "unknown"))
+        for pool in threadpool_info()
+        if pool["user_api"] == "blas"
+    }
+    return f"{blas()} ({', '.join(sorted(kernels))})" if kernels else blas()
 
 
 def peak_resident() -> int | None:

@@ -30,6 +30,7 @@ class Plan:
         allocator_tuned: whether glibc was told to keep freed memory.
         changed_rate: where a resumed run has other options than before that change it, the learning
             rate that its next step would have had, and the one it has.
+        remarks: what else is to be known of a run that goes on.
     """
 
     config: TrainConfig
@@ -45,6 +46,7 @@ class Plan:
     blas: str
     allocator_tuned: bool
     changed_rate: tuple[float, float] | None = None
+    remarks: tuple[str, ...] = ()
 
     @property
     def parameters(self) -> int:
@@ -96,6 +98,7 @@ class Plan:
             before, now = self.changed_rate
             said = f"{now:.3g} now, not {before:.3g}: the schedule follows the new options"
             lines.append(("rate", said))
+        lines += [("note", remark) for remark in self.remarks]
         if self.allocator_tuned:
             lines.append(("heap", "glibc keeps freed blocks for the next step (mallopt)"))
         lines.append(("run", str(self.run)))

@@ -88,12 +88,13 @@ class Result:
         loss: the training loss of the last step; None where no step was made.
         validation_loss: the last one measured; None where nothing is held out.
         seconds: spent, over all resumptions.
-        interrupted: ended by Ctrl-C, to be resumed.
+        interrupted: ended by Ctrl-C or SIGTERM, to be resumed.
         stopped_early: ended by its patience.
         best: the lowest validation loss and its step; None where there was none.
         verdict: what is to be said of it all, a sentence or two each.
         measured: speed and memory; None where no step was made.
         history: every loss, for a drawing; None likewise.
+        signal: the number of the signal that came, if one did.
     """
 
     run: Path
@@ -107,6 +108,7 @@ class Result:
     verdict: tuple[str, ...] = ()
     measured: Measured | None = None
     history: History | None = None
+    signal: int | None = None
 
 
 class Reporter:

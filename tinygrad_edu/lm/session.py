@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
 
-from tinygrad_edu.lm import checkpoint, curve, yardsticks
+from tinygrad_edu.lm import checkpoint, curve, diagnosis, rescue, yardsticks
 from tinygrad_edu.lm.config import TrainConfig, fixed_options
 from tinygrad_edu.lm.data import stream
 from tinygrad_edu.lm.errors import DivergenceError, RunError, SamplingError
@@ -21,7 +22,7 @@ from tinygrad_edu.lm.evaluation import evaluate_batches, window_losses
 from tinygrad_edu.lm.history import History, read_history
 from tinygrad_edu.lm.interrupt import Interruption
 from tinygrad_edu.lm.learner import Gradient, Learner
-from tinygrad_edu.lm.machine import peak_resident
+from tinygrad_edu.lm.machine import environment, peak_resident
 from tinygrad_edu.lm.material import Material
 from tinygrad_edu.lm.measured import measured
 from tinygrad_edu.lm.pace import Clock, Pace
@@ -58,6 +59,7 @@ class Session:
         self.excess: yardsticks.Excess | None = None
         self.first_step = 0
         self.resident_before = peak_resident()
+        self.unlogged = ""
 
     def restore(self, state: checkpoint.Checkpoint | None) -> None:
         """Be where the checkpoint was, the logs included; without one, where every run begins."""
@@ -91,7 +93,10 @@ class Session:
             self.reporter.planned(self.plan, self.learner.step)
             # What overflows is found by looking at the numbers, and told once, as a divergence.
             with self.interruption, np.errstate(all="ignore"):
-                self._loop()
+                try:
+                    self._loop()
+                except OSError as error:
+                    raise rescue.rescued(self, error) from error
             result = self._result()
             self.reporter.finished(result)
             return result
@@ -104,6 +109,8 @@ class Session:
         if self.saved_step is None:
             self.validate()
             self.save()
+        elif self._due(config.validation_interval) and not self._validated():
+            self.validate()  # a checkpoint that was written where the disk was full
         self._measure_yardsticks()
         while learner.step < config.steps and not self._stopping() and not self._exhausted():
             self.update()
@@ -123,6 +130,13 @@ class Session:
                 best = checkpoint.read_best(self.run, self.best.step)
                 checkpoint.publish(self.run, best)
 
+    def _validated(self) -> bool:
+        """Whether the logs have the validation of this step."""
+        last = self.history.validations[-1:]
+        return not self.learner.lessons.validation_targets or (
+            bool(last) and last[0][0] == self.learner.step
+        )
+
     def _interrupted(self) -> bool:
         return self.learner.step < self.config.steps and not self._exhausted()
 
@@ -140,6 +154,7 @@ class Session:
             validation_loss=self.validation_loss,
             seconds=self.pace.total(),
             interrupted=self._interrupted(),
+            signal=self.interruption.signal,
             stopped_early=stopped_early,
             best=self.best,
             verdict=verdict(
@@ -243,7 +258,14 @@ class Session:
             what += "not made"
         else:
             what = f"the model of the last step, {learner.step}, gives {found} on one batch more"
-        raise self._divergence(what, rate, gradient.norm, gradient.loss)
+        raise self._divergence(what + self._cause(), rate, gradient.norm, gradient.loss)
+
+    def _cause(self) -> str:
+        """In debug mode, where in the model the numbers stop being finite."""
+        if not self.config.debug:
+            return ""
+        found = diagnosis.cause(self.learner)
+        return f"\n{found}\n" if found else ""
 
     def _seconds_left(self) -> float:
         steps = self.config.steps - self.learner.step
@@ -267,6 +289,9 @@ class Session:
             self.validated_step = report.step
             self._draw()
             self.reporter.validated(replace(report, sample=written))
+        if counts:
+            self._next_gradient()
+            self._log(gradient_norms=self.learner.gradient_norms())
 
     def _validation(self, counts: bool) -> ValidationReport:
         step, lessons = self.learner.step, self.learner.lessons
@@ -296,7 +321,7 @@ class Session:
         """Let patience hear of a validation, and keep the weights if it was the best."""
         before = self.best
         self.best = after(before, self.learner.step, loss, tokens, self.config.min_delta)
-        if self.config.patience and self.best and self.best.step == self.learner.step:
+        if self.best and self.best.step == self.learner.step:
             checkpoint.write_best(self.run, self.best.step, self._weights())
 
     def _weights(self) -> checkpoint.Arrays:
@@ -345,18 +370,25 @@ class Session:
                 loss=self.loss,
                 validation_loss=self.validation_loss,
                 best=asdict(self.best) if self.best else None,
+                environment=environment((learner.workers.count, learner.workers.kind)),
             )
-            checkpoint.save_checkpoint(self.run, weights, learner.optimizer.state_dict(), progress)
-            checkpoint.drop_bests(self.run, self.best.step if self.best else None)
+            checkpoint.save_checkpoint(
+                self.run, weights, learner.optimizer.state_dict(), progress,
+                keep=self.config.keep_checkpoints,
+            )  # fmt: skip
         self.saved_step = learner.step
 
-    def _log(self, **values: float) -> None:
+    def _log(self, **values: Any) -> None:
         """One line of JSON, which knows no inf (a perplexity may be): null stands for it."""
-        row = {name: value if math.isfinite(value) else None for name, value in values.items()}
+        row = {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in values.items()
+        }
         whole = {"step": self.learner.step, **row}
         self.history.add(whole)
-        line = json.dumps(whole, allow_nan=False)
-        checkpoint.append(self.run / checkpoint.METRICS, line + "\n")
+        self.unlogged = json.dumps(whole, allow_nan=False) + "\n"
+        checkpoint.append(self.run / checkpoint.METRICS, self.unlogged)
+        self.unlogged = ""
 
     def _spoilt(self, what: str, loss: float | None = None) -> DivergenceError:
         """The error for a model that the steps made so far have spoilt."""
@@ -369,6 +401,11 @@ class Session:
         when = f"after step {step} ({known})" if step else "before the first step"
         return self._divergence(f"{when} {what}", rate, norm, loss)
 
+    def _how_to_look(self) -> str:
+        if self.config.debug or self.saved_step is None:
+            return ""
+        return f", or see where it begins with --resume {self.run} --debug"
+
     def _divergence(
         self, what: str, rate: float, norm: float | None, loss: float | None
     ) -> DivergenceError:
@@ -378,7 +415,7 @@ class Session:
             else f"{self.run} keeps the checkpoint of step {self.saved_step}"
         )
         return DivergenceError(
-            f"{what}; {kept}; try a lower --learning-rate",
+            f"{what}; {kept}; try a lower --learning-rate{self._how_to_look()}",
             step=self.learner.step,
             learning_rate=rate,
             gradient_norm=norm,

@@ -163,7 +163,8 @@ def serve(pipe: Connection, parents: Sequence[Connection], inside: Inside) -> No
     """
     for end in parents:
         end.close()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller hears Ctrl-C, and finishes its step
+    for number in (signal.SIGINT, signal.SIGTERM):  # the caller hears them, and finishes its step
+        signal.signal(number, signal.SIG_IGN)
     with contextlib.suppress(EOFError, OSError):
         while True:
             message = heard(pipe)

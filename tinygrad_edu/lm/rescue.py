@@ -1,0 +1,90 @@
+"""When a run's files cannot be written: what has been learnt is saved elsewhere, and said.
+
+A disk that is full, a folder that was removed or made read-only while it trained: the steps made
+since the last checkpoint are in memory only. They are written as a run folder of their own, beside
+the run or in the system's folder for temporary files, from where the run can go on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tinygrad_edu.lm import checkpoint
+from tinygrad_edu.lm.errors import RunError
+
+if TYPE_CHECKING:
+    from tinygrad_edu.lm.session import Session
+
+MOST = 1000
+"""Names that are tried for a folder to rescue into."""
+
+
+def rescued(session: Session, error: OSError) -> RunError:
+    """The error to raise for one of the system, after saving what is not in a checkpoint yet."""
+    step, run = session.learner.step, session.run
+    what = f"the files of {run} cannot be written ({_why(error, run)})"
+    kept = _kept(run)
+    if kept == step:
+        return RunError(f"{what}; it keeps the checkpoint of step {step}: mend that, and go on "
+                        f"with --resume {run}")  # fmt: skip
+    for folder in _folders(run):
+        try:
+            _save(session, folder)
+        except OSError:
+            continue
+        return RunError(
+            f"{what}; step {step} was saved in {folder} instead: go on with --resume {folder}"
+        )
+    left = "nothing of it is left" if kept is None else f"it keeps the checkpoint of step {kept}"
+    return RunError(f"{what}, and no other folder either; {left}; free some space and try again")
+
+
+def _why(error: OSError, run: Path) -> str:
+    if not run.exists():
+        return "the folder is gone: removed or renamed"
+    return (error.strerror or str(error)).lower()
+
+
+def _kept(run: Path) -> int | None:
+    try:
+        return checkpoint.load_checkpoint(run).progress.step
+    except (RunError, OSError):
+        return None
+
+
+def _folders(run: Path) -> list[Path]:
+    """Where to try: new folders beside the run, then among the temporary files."""
+    found = []
+    for parent in (run.absolute().parent, Path(tempfile.gettempdir())):
+        for number in range(1, MOST):
+            folder = parent / f"{run.name}-rescued-{number}"
+            if not folder.exists():
+                found.append(folder)
+                break
+    return found
+
+
+def _save(session: Session, folder: Path) -> None:
+    """A run folder with the session's state, its logs as far as they can be read."""
+    before = session.run
+    folder.mkdir(parents=True)
+    for log in (checkpoint.METRICS, checkpoint.SAMPLES):
+        with contextlib.suppress(OSError):
+            whole = (before / log).read_bytes()
+            (folder / log).write_bytes(whole[: whole.rfind(b"\n") + 1])
+    with contextlib.suppress(OSError):
+        kept = session.best and checkpoint.read_best(before, session.best.step)
+        if session.best and kept:
+            checkpoint.write_best(folder, session.best.step, kept)
+    checkpoint.write_config(folder, session.config)
+    session.material.tokenizer.save(folder / checkpoint.TOKENIZER)
+    if session.unlogged:
+        checkpoint.append(folder / checkpoint.METRICS, session.unlogged)
+    session.run = folder
+    try:
+        session.save()
+    finally:
+        session.run = before
