@@ -131,7 +131,7 @@ def test_patience_and_best_weights_survive_a_kill(make_config: MakeConfig, tmp_p
         whole.run / "model.safetensors"
     ).read_bytes()
     assert sorted(path.name for path in (run / "checkpoint").iterdir()) == [
-        "best-00000004.safetensors", "step-00000012",
+        "best-00000004.safetensors", "step-00000008", "step-00000012",
     ]  # fmt: skip
 
 
@@ -150,7 +150,9 @@ def test_a_kill_between_a_better_validation_and_its_checkpoint_loses_no_best_wei
     with pytest.raises(Killed):
         lm.train(config, KilledAt16())
     kept = sorted(path.name for path in (run / "checkpoint").glob("best-*"))
-    assert kept == ["best-00000004.safetensors", "best-00000016.safetensors"]
+    assert kept == [f"best-{step:08d}.safetensors" for step in (0, 4, 16)], (
+        "that of step 0 is named by the checkpoint before the last"
+    )
     assert checkpoint.load_checkpoint(run).progress.best == {
         "step": 4, "loss": 2.0, "reference": 2.0, "waited": 1, "tokens": 100
     }  # fmt: skip
@@ -158,10 +160,18 @@ def test_a_kill_between_a_better_validation_and_its_checkpoint_loses_no_best_wei
     assert result.best is not None and result.best.step == 20
 
 
-def test_without_patience_no_weights_are_kept_and_the_last_stay(make_config: MakeConfig) -> None:
-    result = lm.train(make_config())
-    assert not list((result.run / "checkpoint").glob("best-*"))
-    assert result.best is not None
+@pytest.mark.usefixtures("told_losses")
+def test_without_patience_the_best_weights_are_kept_aside_and_the_last_stay(
+    make_config: MakeConfig,
+) -> None:
+    result = lm.train(make_config(keep_checkpoints=1))
+    assert sorted(path.name for path in (result.run / "checkpoint").iterdir()) == [
+        "best-00000004.safetensors", "step-00000008",
+    ]  # fmt: skip
+    at_4 = lm.train(make_config(run=result.run.parent / "b"), Recorder({4: _press})).run
+    best = checkpoint.read_best(result.run, 4)
+    for name, array in checkpoint.load_checkpoint(at_4).weights.items():
+        np.testing.assert_array_equal(best[name], array)
     state = checkpoint.load_checkpoint(result.run).weights
     for name, array in checkpoint.read_arrays(result.run / "model.safetensors").items():
         np.testing.assert_array_equal(state[name], array)

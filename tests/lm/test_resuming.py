@@ -56,7 +56,10 @@ def test_a_killed_run_resumes_from_its_checkpoint_with_the_later_logs_cut(
     lm.resume(run, reporter=resumed)
     assert [report.step for report in resumed.steps] == [5, 6, 7, 8]
     assert untimed(run) == untimed(whole)
-    assert [path.name for path in (run / "checkpoint").iterdir()] == ["step-00000008"]
+    kept = sorted(path.name for path in (run / "checkpoint").iterdir())
+    assert [name for name in kept if not name.startswith("best")] == [
+        "step-00000004", "step-00000008"
+    ]  # fmt: skip
     assert_same(load_checkpoint(whole), load_checkpoint(run))
 
 
@@ -75,7 +78,7 @@ def test_a_run_stopped_before_its_first_checkpoint_begins_at_step_0(
     run = tmp_path / "parts"
     with pytest.raises(Killed):
         lm.train(make_config(run=run, dropout=0.1), KilledAtFirst())
-    assert not (run / "checkpoint").exists()
+    assert not list((run / "checkpoint").glob("step-*"))
     if not tokenizer_too:
         (run / "tokenizer.json").unlink()
     assert lm.resume(run).step == 8

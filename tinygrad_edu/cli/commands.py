@@ -25,7 +25,7 @@ class Train:
 
     Without options it learns Python's own documentation, in about a minute.
 
-    Ctrl-C, or SIGTERM, saves the run. With its output closed (`| head`) it goes on: code 141.
+    Ctrl-C or SIGTERM saves it. With its output closed (`| head`) it goes on: 141.
 
     Attributes:
         resume: go on with the run in this folder, with its options; those given here replace them.

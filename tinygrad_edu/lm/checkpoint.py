@@ -339,7 +339,7 @@ def _read_state(folder: Path) -> dict[str, Any]:
     if version > FORMAT:
         raise RunError(
             f"{path} is of format {version}, and this version of tinygrad_edu reads up to "
-            f"{FORMAT}: update it (pip install --upgrade tinygrad_edu) to go on with this run"
+            f"{FORMAT}: update it to go on with this run"
         )
     return state
 

@@ -54,8 +54,8 @@ class TrainConfig:
         flops: arithmetic to spend, in floating-point operations of the matrix products; it takes
             the place of `steps`.
         learning_rate: the highest one, reached after the warm-up.
-        schedule: of the learning rate after the warm-up: `cosine` or `linear` down to the end,
-            `wsd` (stable, then linear down in the last steps), `constant`.
+        schedule: of the learning rate after the warm-up: `cosine` or `linear` to the end; `wsd`,
+            which is stable, then goes down in the last steps; `constant`.
         decay_fraction: the share of the steps, at the end, in which `wsd` goes down.
         min_learning_rate: where the schedule ends; by default a tenth of `learning_rate`.
         warmup_steps: steps in which the learning rate climbs to its highest; by default 100, or a

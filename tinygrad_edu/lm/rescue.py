@@ -32,11 +32,12 @@ def rescued(session: Session, error: OSError) -> RunError:
                         f"with --resume {run}")  # fmt: skip
     for folder in _folders(run):
         try:
-            _save(session, folder)
+            lost = _save(session, folder)
         except OSError:
             continue
         return RunError(
-            f"{what}; step {step} was saved in {folder} instead: go on with --resume {folder}"
+            f"{what}; step {step} was saved in {folder} instead{lost}: go on with "
+            f"--resume {folder}"
         )
     left = "nothing of it is left" if kept is None else f"it keeps the checkpoint of step {kept}"
     return RunError(f"{what}, and no other folder either; {left}; free some space and try again")
@@ -67,18 +68,18 @@ def _folders(run: Path) -> list[Path]:
     return found
 
 
-def _save(session: Session, folder: Path) -> None:
-    """A run folder with the session's state, its logs as far as they can be read."""
+def _save(session: Session, folder: Path) -> str:
+    """A run folder with the session's state, its logs as far as they can be read.
+
+    Gives what is lost nevertheless, as words to go on a sentence with; empty where nothing is.
+    """
     before = session.run
     folder.mkdir(parents=True)
     for log in (checkpoint.METRICS, checkpoint.SAMPLES):
         with contextlib.suppress(OSError):
             whole = (before / log).read_bytes()
             (folder / log).write_bytes(whole[: whole.rfind(b"\n") + 1])
-    with contextlib.suppress(OSError):
-        kept = session.best and checkpoint.read_best(before, session.best.step)
-        if session.best and kept:
-            checkpoint.write_best(folder, session.best.step, kept)
+    lost = _save_best(session, folder)
     checkpoint.write_config(folder, session.config)
     session.material.tokenizer.save(folder / checkpoint.TOKENIZER)
     if session.unlogged:
@@ -88,3 +89,21 @@ def _save(session: Session, folder: Path) -> None:
         session.save()
     finally:
         session.run = before
+    return lost
+
+
+def _save_best(session: Session, folder: Path) -> str:
+    """The weights of the best validation; where they are gone, the next one is the best."""
+    best = session.best
+    if best is None:
+        return ""
+    if best.step == session.learner.step:
+        weights = session.weights()
+    else:
+        try:
+            weights = checkpoint.read_best(session.run, best.step)
+        except (OSError, RunError):
+            session.best = None
+            return f" (the weights of the best validation, of step {best.step}, were lost with it)"
+    checkpoint.write_best(folder, best.step, weights)
+    return ""

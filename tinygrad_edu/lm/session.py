@@ -322,9 +322,10 @@ class Session:
         before = self.best
         self.best = after(before, self.learner.step, loss, tokens, self.config.min_delta)
         if self.best and self.best.step == self.learner.step:
-            checkpoint.write_best(self.run, self.best.step, self._weights())
+            checkpoint.write_best(self.run, self.best.step, self.weights())
 
-    def _weights(self) -> checkpoint.Arrays:
+    def weights(self) -> checkpoint.Arrays:
+        """The model's, as NumPy arrays."""
         return {name: value.numpy() for name, value in self.learner.model.state_dict().items()}
 
     def _draw(self) -> None:
@@ -355,7 +356,7 @@ class Session:
     def save(self) -> None:
         """Write a checkpoint; DivergenceError where the model cannot be trained on from it."""
         learner = self.learner
-        weights = self._weights()
+        weights = self.weights()
         if not all(np.isfinite(array).all() for array in weights.values()):
             raise self._spoilt("the weights are not all finite")
         self._next_gradient()

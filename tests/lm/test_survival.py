@@ -1,0 +1,276 @@
+"""What a run survives: damaged checkpoints, a full disk, a folder that goes, SIGTERM."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from lm.recording import Killed, Recorder, assert_same, rows, untimed
+
+from tinygrad_edu import lm
+from tinygrad_edu.lm import checkpoint
+from tinygrad_edu.lm.checkpoint import load_checkpoint
+from tinygrad_edu.lm.learner import Learner, new_model
+from tinygrad_edu.lm.material import read_material
+
+MakeConfig = Callable[..., lm.TrainConfig]
+
+
+def steps_kept(run: Path) -> list[int]:
+    return sorted(int(path.name[5:13]) for path in (run / "checkpoint").glob("step-*"))
+
+
+def kill() -> None:
+    raise Killed
+
+
+def flip_a_bit(path: Path) -> None:
+    """In the last array's numbers, where a safetensors file still reads well."""
+    content = bytearray(path.read_bytes())
+    content[-2] ^= 1
+    path.write_bytes(bytes(content))
+
+
+def cut_short(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-40])
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "state.json"])
+@pytest.mark.parametrize("harm", [flip_a_bit, cut_short, remove])
+def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(
+    make_config: MakeConfig, tmp_path: Path, name: str, harm: Callable[[Path], None]
+) -> None:
+    whole = lm.train(make_config(run=tmp_path / "whole", steps=12)).run
+    run = tmp_path / "hurt"
+    with pytest.raises(Killed):
+        lm.train(make_config(run=run, steps=12), Recorder({9: kill}))
+    hurt = run / "checkpoint" / "step-00000008" / name
+    if name == "state.json" and harm is flip_a_bit:
+        hurt.write_text("{" + hurt.read_text())
+    else:
+        harm(hurt)
+    recorder = Recorder()
+    lm.resume(run, reporter=recorder)
+    assert [report.step for report in recorder.steps][0] == 5
+    remarks = [text for name, text in recorder.plans[0].lines() if name == "note"]
+    assert any(str(hurt) in text and "step 4" in text for text in remarks), remarks
+    assert_same(load_checkpoint(run), load_checkpoint(whole))
+    assert untimed(run) == untimed(whole)
+    assert steps_kept(run) == [8, 12], "the damaged one was written anew"
+
+
+def test_where_all_checkpoints_are_damaged_the_newest_is_named(make_config: MakeConfig) -> None:
+    run = lm.train(make_config()).run
+    for folder in (run / "checkpoint").glob("step-*"):
+        flip_a_bit(folder / "model.safetensors")
+    with pytest.raises(lm.RunError, match=r"step-00000008\S+ is damaged: it is not what was"):
+        lm.resume(run, make_config(steps=12))
+    assert steps_kept(run) == [4, 8], "nothing was removed"
+
+
+def test_a_checkpoint_of_a_newer_version_is_refused_and_kept(make_config: MakeConfig) -> None:
+    run = lm.train(make_config()).run
+    path = run / "checkpoint" / "step-00000008" / "state.json"
+    state = json.loads(path.read_text())
+    state["format"] = checkpoint.FORMAT + 1
+    path.write_text(json.dumps(state))
+    with pytest.raises(lm.RunError, match=r"is of format 2, and this version .* reads up to 1: update it"):
+        lm.resume(run, make_config(steps=12))
+    assert json.loads(path.read_text()) == state
+
+
+@pytest.mark.parametrize(("keep", "kept"), [(1, [12]), (2, [9, 12]), (9, [0, 3, 6, 9, 12])])
+def test_as_many_checkpoints_are_kept_as_asked_for(
+    make_config: MakeConfig, keep: int, kept: list[int]
+) -> None:
+    run = lm.train(make_config(steps=12, checkpoint_interval=3, keep_checkpoints=keep)).run
+    assert steps_kept(run) == kept
+
+
+def test_what_the_bits_depend_on_is_told_where_it_has_changed(make_config: MakeConfig) -> None:
+    run = lm.train(make_config(threads=1)).run
+    again, other = Recorder(), Recorder()
+    lm.resume(run, make_config(threads=1, steps=9), again)
+    assert "note" not in dict(again.plans[0].lines())
+    lm.resume(run, make_config(threads=2, steps=10), other)
+    assert "up to rounding" in dict(other.plans[0].lines())["note"]
+    assert "1" in dict(other.plans[0].lines())["note"]
+
+
+class FullDisk:
+    """Refuses what is written into a folder, from a moment on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        self.folder = folder
+        self.full = False
+        for name in ("write_atomically", "append"):
+            monkeypatch.setattr(checkpoint, name, self.refusing(getattr(checkpoint, name)))
+
+    def refusing(self, write: Callable[..., None]) -> Callable[..., None]:
+        def wrapped(path: Path, content: Any) -> None:
+            if self.full and self.folder in path.parents:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+            write(path, content)
+
+        return wrapped
+
+    def fill(self) -> None:
+        self.full = True
+
+
+@pytest.mark.parametrize("fills_at", [5, 7, 8])
+def test_a_full_disk_loses_no_step(
+    make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fills_at: int
+) -> None:
+    whole = lm.train(make_config(run=tmp_path / "whole", steps=12, dropout=0.1)).run
+    config = make_config(run=tmp_path / "disk" / "run", steps=12, dropout=0.1)
+    assert config.run is not None
+    disk = FullDisk(monkeypatch, config.run)
+    with pytest.raises(lm.RunError, match=r"no space left") as caught:
+        lm.train(config, Recorder({fills_at: disk.fill}))
+    rescued = tmp_path / "disk" / "run-rescued-1"
+    assert f"go on with --resume {rescued}" in str(caught.value)
+    assert load_checkpoint(rescued).progress.step >= fills_at
+    assert lm.resume(rescued).step == 12
+    assert_same(load_checkpoint(rescued), load_checkpoint(whole))
+    assert untimed(rescued) == untimed(whole)
+    assert (rescued / "samples.txt").read_text() == (whole / "samples.txt").read_text()
+
+
+def test_a_folder_that_is_removed_while_it_trains_loses_no_step(
+    make_config: MakeConfig, tmp_path: Path
+) -> None:
+    whole = lm.train(make_config(run=tmp_path / "whole", steps=12)).run
+    run = tmp_path / "parts"
+    gone = Recorder({6: lambda: shutil.rmtree(run)})
+    with pytest.raises(lm.RunError, match=r"the folder is gone.*step 7 was saved in") as caught:
+        lm.train(make_config(run=run, steps=12), gone)
+    assert "parts-rescued-1" in str(caught.value)
+    assert "best validation, of step 4, were lost with it" in str(caught.value)
+    rescued = tmp_path / "parts-rescued-1"
+    lm.resume(rescued)
+    assert_same(load_checkpoint(rescued), load_checkpoint(whole))
+
+
+def test_where_nothing_can_be_written_the_last_checkpoint_is_named(
+    make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = FullDisk(monkeypatch, tmp_path)
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    with pytest.raises(lm.RunError, match=r"no other folder either; it keeps .* of step 4;"):
+        lm.train(make_config(), Recorder({6: disk.fill}))
+    disk.full = False
+    assert lm.resume(tmp_path / "run").step == 8
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from tinygrad_edu.cli import main
+sys.exit(main(["train", "--corpus", sys.argv[1], "--run", sys.argv[2], "--steps", "100000",
+    "--num-layers", "1", "--embed-dim", "16", "--block-size", "8", "--batch-size", "4",
+    "--num-heads", "2", "--sample-length", "0", "--validation-interval", "50", "--no-curve",
+    "--checkpoint-interval", "1000000", "--threads", "2"]))
+"""
+
+
+def begun(run: Path, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 60
+    metrics = run / "metrics.jsonl"
+    while time.monotonic() < deadline and process.poll() is None:
+        if metrics.exists() and metrics.read_text().count("\n") > 10:
+            return
+        time.sleep(0.05)
+    raise AssertionError(process.communicate(timeout=10))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM to catch")
+@pytest.mark.parametrize("whole_group", [False, True])
+def test_sigterm_saves_the_run_as_ctrl_c_does(
+    text_file: Path, tmp_path: Path, whole_group: bool
+) -> None:
+    run = tmp_path / "run"
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, str(text_file), str(run)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    begun(run, process)
+    if whole_group:
+        os.killpg(process.pid, signal.SIGTERM)
+    else:
+        process.terminate()
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM, (out, err)
+    assert "--resume" in out and "Traceback" not in err
+    kept = load_checkpoint(run).progress.step
+    assert kept > 0
+    assert max(row["step"] for row in rows(run)) == kept
+
+
+def poisoned(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    """From one step on a norm's scale is infinite, and what comes of it a NaN."""
+    gradient = Learner.gradient
+
+    def spoilt(self: Learner) -> Any:
+        if self.step == step:
+            self.model.blocks[0].ln_2.weight.data[0] = np.float32(np.inf)
+        return gradient(self)
+
+    monkeypatch.setattr(Learner, "gradient", spoilt)
+
+
+def test_in_debug_mode_the_cause_of_a_nan_is_named(
+    make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    poisoned(monkeypatch, 6)
+    with pytest.raises(lm.DivergenceError) as caught:
+        lm.train(make_config(debug=True, threads=1))
+    assert "step 7 gave a loss of nan" in str(caught.value)
+    assert "blocks.0.ln_2" in str(caught.value)
+    assert "--debug" not in str(caught.value)
+
+
+def test_without_debug_mode_it_is_told_how_to_see_the_cause(
+    make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    poisoned(monkeypatch, 6)
+    config = make_config(threads=1)
+    with pytest.raises(lm.DivergenceError, match=rf"see where .* --resume {config.run} --debug"):
+        lm.train(config)
+
+
+@pytest.mark.parametrize("clip_norm", [0.0, 1e-3])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_gradient_norms_are_those_of_a_plain_backward_pass(
+    make_config: MakeConfig, clip_norm: float, threads: int
+) -> None:
+    config = make_config(threads=threads, clip_norm=clip_norm)
+    run = lm.train(config).run
+    logged = [row for row in rows(run) if "gradient_norms" in row]
+    assert [row["step"] for row in logged] == [0, 4, 8]
+    material = read_material(config)
+    model = new_model(config, material.tokenizer.vocab_size)
+    model.loss(*material.lessons(config).batch(0)).backward()
+    squares: dict[str, float] = {}
+    for name, parameter in model.named_parameters():
+        part = ".".join(name.split(".")[: 2 if name.startswith("blocks") else 1])
+        grad = np.asarray(parameter.grad.numpy(), dtype=np.float64)
+        squares[part] = squares.get(part, 0.0) + float((grad**2).sum())
+    assert logged[0]["gradient_norms"] == pytest.approx(
+        {part: square**0.5 for part, square in squares.items()}, rel=1e-4
+    )
