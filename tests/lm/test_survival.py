@@ -274,3 +274,13 @@ def test_gradient_norms_are_those_of_a_plain_backward_pass(
     assert logged[0]["gradient_norms"] == pytest.approx(
         {part: square**0.5 for part, square in squares.items()}, rel=1e-4
     )
+
+
+def test_a_damaged_checkpoint_of_a_later_step_does_not_outlive_a_whole_one(
+    make_config: MakeConfig,
+) -> None:
+    run = lm.train(make_config()).run
+    cut_short(run / "checkpoint" / "step-00000008" / "model.safetensors")
+    press = Recorder({7: lambda: signal.raise_signal(signal.SIGINT)})
+    lm.resume(run, make_config(checkpoint_interval=3), press)
+    assert steps_kept(run) == [6, 7]
