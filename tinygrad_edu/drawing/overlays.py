@@ -110,11 +110,7 @@ def _gradient_size(node: Any) -> float | None:
     found = facts.gradient(node)
     if found is None:
         return None
-    a = np.abs(np.asarray(found, np.float64))
-    largest = float(a.max()) if a.size else 0.0
-    if largest == 0.0 or not math.isfinite(largest):
-        return largest
-    return largest * float(np.sqrt(np.mean((a / largest) ** 2)))
+    return facts.norm(found) / math.sqrt(max(1, np.asarray(found).size))
 
 
 def _bad_numbers(node: Any) -> float:

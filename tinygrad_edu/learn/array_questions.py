@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
@@ -38,8 +39,8 @@ class _OfArrays(Question):
         named = log.name(self.use.input) == log.names[self.use.input]
         return named and self._worthwhile()
 
-    def _worthwhile(self) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    def _worthwhile(self) -> bool: ...
 
     def _made(self) -> str:
         return f"  {made_text(self.setting.log, self.event.node)}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import textwrap
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -49,7 +50,7 @@ class Grade:
         return f"{'✓' if self.right else '✗'} {self.message}"
 
 
-class Question:
+class Question(ABC):
     """One question about what a node hands to one of its inputs.
 
     Attributes:
@@ -67,45 +68,45 @@ class Question:
         """The step that is asked about."""
         return self.use.event
 
+    @abstractmethod
     def possible(self) -> bool:
         """Whether there is something to ask here."""
-        raise NotImplementedError
 
     def ask(self) -> str:
         """The question, in a few lines of at most about 80 columns."""
         wanted = [textwrap.fill(line, WIDTH) for line in self._wanted().split("\n")]
         return "\n".join([*self._scene(), "", *wanted])
 
+    @abstractmethod
     def grade(self, answer: str) -> Grade:
         """Whether an answer is right, and if not, what it may have confused.
 
         Raises:
             AnswerError: it cannot be read; nothing is graded then.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def hints(self) -> tuple[str, str, str]:
         """What is missing; the rule; all but the last step."""
-        raise NotImplementedError
 
+    @abstractmethod
     def answer(self) -> str:
         """A right answer."""
-        raise NotImplementedError
 
+    @abstractmethod
     def solution(self) -> str:
         """The right answer with the way to it."""
-        raise NotImplementedError
 
     def __repr__(self) -> str:
         return self.ask()
 
     # Parts of texts.
 
-    def _scene(self) -> list[str]:
-        raise NotImplementedError
+    @abstractmethod
+    def _scene(self) -> list[str]: ...
 
-    def _wanted(self) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def _wanted(self) -> str: ...
 
     def _gradient(self, node: Any) -> str:
         return f"∂{self.setting.log.loss}/∂{self.setting.log.name(node)}"
@@ -137,8 +138,8 @@ class _OfNumbers(Question):
         finite = all(map(math.isfinite, (self.arrived, float(use.contribution))))
         return finite and self._worthwhile()
 
-    def _worthwhile(self) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    def _worthwhile(self) -> bool: ...
 
     @property
     def arrived(self) -> float:
@@ -171,6 +172,14 @@ class _OfNumbers(Question):
         lines.append(f"  {self._gradient(node)} = {facts.number(self.arrived)} has arrived")
         return lines
 
+    def _sides(self) -> str:
+        """The two factors of the chain rule, such as "-2.0 × -3.0"."""
+        return f"{facts.number(self.arrived)} × {facts.number(self.local)}"
+
+
+class _ForNumbers(_OfNumbers):
+    """Answered with a number."""
+
     def grade(self, answer: str) -> Grade:
         given = number_from(answer)
         wanted, slack = self._number(), self._slack()
@@ -188,8 +197,8 @@ class _OfNumbers(Question):
     def answer(self) -> str:
         return facts.number(self._number(), 7)
 
-    def _number(self) -> float:
-        raise NotImplementedError
+    @abstractmethod
+    def _number(self) -> float: ...
 
     def _slack(self) -> float:
         return 0.0
@@ -197,12 +206,8 @@ class _OfNumbers(Question):
     def _confusions(self) -> list[tuple[float, str]]:
         return []
 
-    def _sides(self) -> str:
-        """The two factors of the chain rule, such as "-2.0 × -3.0"."""
-        return f"{facts.number(self.arrived)} × {facts.number(self.local)}"
 
-
-class LocalQuestion(_OfNumbers):
+class LocalQuestion(_ForNumbers):
     """The local derivative, as a number."""
 
     kind = "local"
@@ -317,7 +322,7 @@ class FormulaQuestion(_OfNumbers):
         return f"{self._gradient(self.use.input)} += {self.use.formula.names}"
 
 
-class ContributionQuestion(_OfNumbers):
+class ContributionQuestion(_ForNumbers):
     """What the step adds, as a number."""
 
     kind = "contribution"
@@ -361,7 +366,7 @@ class ContributionQuestion(_OfNumbers):
         return f"{left} += {self.use.formula.names} = {self._sides()} = {facts.number(self.handed)}"
 
 
-class AfterQuestion(_OfNumbers):
+class AfterQuestion(_ForNumbers):
     """What the gradient of an input is after one more use has added to it."""
 
     kind = "after"
