@@ -44,7 +44,7 @@ class CachedPredictor:
         """
         ids = np.array(ids)
         if self._caches and len(ids) == len(self._seen) and self._clock == writes.clock[0]:
-            known = min(common_prefix(self._seen, ids), ids.shape[1] - 1)
+            known = max(0, min(common_prefix(self._seen, ids), ids.shape[1] - 1))
         else:
             block, layers = self._model.config.block_size, self._model.config.num_layers
             self._caches = [nn.KeyValueCache(block) for _ in range(layers)]
