@@ -32,10 +32,12 @@ from tinygrad_edu.nn.activations import (
     Tanh,
 )
 from tinygrad_edu.nn.attention import MultiHeadAttention, TransformerBlock
+from tinygrad_edu.nn.cache import KeyValueCache
 from tinygrad_edu.nn.containers import ModuleDict, ModuleList, Sequential
 from tinygrad_edu.nn.convolution import AvgPool1d, AvgPool2d, Conv1d, Conv2d, MaxPool1d, MaxPool2d
+from tinygrad_edu.nn.grouped_attention import GroupedQueryAttention, LlamaBlock, SwiGLU
 from tinygrad_edu.nn.hooks import HookHandle
-from tinygrad_edu.nn.layers import MLP, Dropout, Embedding, LayerNorm, LearnedPositions, Linear
+from tinygrad_edu.nn.layers import MLP, Dropout, Embedding, LayerNorm, Linear, RMSNorm
 from tinygrad_edu.nn.lora import LoRA, LoRALinear, add_lora
 from tinygrad_edu.nn.losses import (
     BCELoss,
@@ -51,6 +53,7 @@ from tinygrad_edu.nn.losses import (
 )
 from tinygrad_edu.nn.module import Module
 from tinygrad_edu.nn.parameter import Parameter
+from tinygrad_edu.nn.positions import LearnedPositions, SinusoidalPositions
 from tinygrad_edu.nn.state import LoadResult, StateDictError
 
 __all__ = [
@@ -68,17 +71,20 @@ __all__ = [
     "Dropout",
     "Embedding",
     "Flatten",
+    "GroupedQueryAttention",
     "Hardtanh",
     "HingeEmbeddingLoss",
     "HookHandle",
     "HuberLoss",
     "Identity",
     "KLDivLoss",
+    "KeyValueCache",
     "L1Loss",
     "LayerNorm",
     "LeakyReLU",
     "LearnedPositions",
     "Linear",
+    "LlamaBlock",
     "LoRA",
     "LoRALinear",
     "LoadResult",
@@ -94,15 +100,18 @@ __all__ = [
     "MultiHeadAttention",
     "NLLLoss",
     "Parameter",
+    "RMSNorm",
     "ReLU",
     "Sequential",
     "SiLU",
     "Sigmoid",
+    "SinusoidalPositions",
     "SmoothL1Loss",
     "Softmax",
     "Softplus",
     "Softsign",
     "StateDictError",
+    "SwiGLU",
     "Tanh",
     "TransformerBlock",
     "add_lora",

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from tinygrad_edu.autograd import Tensor
+from tinygrad_edu.autograd.functions import reshape, transpose
 from tinygrad_edu.errors import ShapeError
 from tinygrad_edu.nn import functional as F
 from tinygrad_edu.nn import init
+from tinygrad_edu.nn.cache import KeyValueCache
 from tinygrad_edu.nn.layers import MLP, Dropout, LayerNorm, Linear
 from tinygrad_edu.nn.module import Module
 from tinygrad_edu.nn.parameter import checked_size
@@ -78,26 +80,41 @@ class MultiHeadAttention(Module):
             if linear.bias is not None:
                 init.zeros_(linear.bias)
 
-    def forward(self, x: Tensor, mask: Any = None, residual: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        mask: Any = None,
+        residual: Tensor | None = None,
+        cache: KeyValueCache | None = None,
+    ) -> Tensor:
         """(B, T, C) -> (B, T, C), plus `residual` of that shape if given.
 
         `mask` broadcasts to (B, num_heads, T, T): boolean, True where row t may look, or numbers to
-        add to the scores.
+        add to the scores. With a `cache` x follows the tokens that are kept in it.
         """
         if x.ndim != 3 or x.shape[-1] != self.embed_dim:
             raise ShapeError(
                 f"MultiHeadAttention was given shape {tuple(x.shape)}, expected (batch, time, "
                 f"{self.embed_dim})."
             )
-        mixed = F.packed_attention(
-            self.qkv(x),
-            self.num_heads,
-            causal=self.causal,
-            mask=mask,
-            dropout=self.dropout if self.training else 0.0,
-            generator=self.generator,
-        )
+        drop: dict[str, Any] = {
+            "dropout": self.dropout if self.training else 0.0, "generator": self.generator,
+        }  # fmt: skip
+        qkv = self.qkv(x)
+        if cache is not None:
+            mixed = self._looking_back(qkv, mask, cache, **drop)
+        else:
+            mixed = F.packed_attention(qkv, self.num_heads, self.causal, mask=mask, **drop)
         return self.out_proj(mixed, residual=residual)  # type: ignore[no-any-return]
+
+    def _looking_back(self, qkv: Tensor, mask: Any, cache: KeyValueCache, **drop: Any) -> Tensor:
+        """(B, T, 3C) -> (B, T, C), where T tokens follow those that the cache keeps."""
+        batch, time, width = qkv.shape
+        parts = reshape(qkv, (batch, time, 3, self.num_heads, width // (3 * self.num_heads)))
+        heads = transpose(parts, (2, 0, 3, 1, 4))
+        q, k, v = heads[0], heads[1], heads[2]
+        mixed = F.attention(q, *cache.extend(k, v), mask=mask, causal=self.causal, **drop)
+        return reshape(transpose(mixed, (0, 2, 1, 3)), (batch, time, self.embed_dim))
 
     def extra_repr(self) -> str:
         return f"{self.embed_dim}, num_heads={self.num_heads}, causal={self.causal}"
@@ -115,7 +132,7 @@ class TransformerBlock(Module):
             in training.
         bias: whether linear maps and norms have biases.
         causal: whether position t sees only positions up to t.
-        activation: the MLP's: "gelu", "gelu_tanh", "relu", "tanh" or "sigmoid".
+        activation: the MLP's: "gelu", "gelu_tanh", "relu", "silu", "tanh" or "sigmoid".
         eps: the norms' epsilon.
     """
 
@@ -151,11 +168,16 @@ class TransformerBlock(Module):
         )
         self.dropout = Dropout(dropout, generator=generator)
 
-    def forward(self, x: Tensor, mask: Any = None) -> Tensor:
-        """(B, T, C) -> (B, T, C); `mask` as in MultiHeadAttention."""
-        if self.dropout.active:
-            x = x + self.dropout(self.attn(self.ln_1(x), mask=mask))
-            out: Tensor = x + self.dropout(self.mlp(self.ln_2(x)))
-            return out
-        x = self.attn(self.ln_1(x), mask=mask, residual=x)
-        return self.mlp(self.ln_2(x), residual=x)  # type: ignore[no-any-return]
+    def forward(self, x: Tensor, mask: Any = None, cache: KeyValueCache | None = None) -> Tensor:
+        """(B, T, C) -> (B, T, C); `mask` and `cache` as in MultiHeadAttention."""
+        x = add_branch(x, self.attn, self.ln_1(x), self.dropout, mask=mask, cache=cache)
+        return add_branch(x, self.mlp, self.ln_2(x), self.dropout)
+
+
+def add_branch(
+    x: Tensor, branch: Module, normed: Tensor, dropout: Dropout, **options: Any
+) -> Tensor:
+    """x + dropout(branch(normed)), where nothing is dropped by the branch's last operation."""
+    if dropout.active:
+        return x + dropout(branch(normed, **options))  # type: ignore[no-any-return]
+    return branch(normed, residual=x, **options)  # type: ignore[no-any-return]

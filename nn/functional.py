@@ -19,6 +19,8 @@ from tinygrad_edu.autograd.functions import (
     log_softmax,
     packed_attention,
     relu,
+    rms_norm,
+    rotary,
     sigmoid,
     softmax,
     tanh,
@@ -90,6 +92,8 @@ __all__ = [
     "nll_loss",
     "packed_attention",
     "relu",
+    "rms_norm",
+    "rotary",
     "scaled_dot_product_attention",
     "selu",
     "sigmoid",
@@ -101,7 +105,7 @@ __all__ = [
     "tanh",
 ]
 
-ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "tanh", "sigmoid")  # what `linear` can fuse
+ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu", "tanh", "sigmoid")  # what `linear` can fuse
 
 
 def scaled_dot_product_attention(

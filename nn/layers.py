@@ -1,4 +1,4 @@
-"""The layers: `Linear`, `Embedding`, `LayerNorm`, `Dropout`, `LearnedPositions` and `MLP`.
+"""The layers: `Linear`, `Embedding`, `LayerNorm`, `RMSNorm`, `Dropout` and `MLP`.
 
 Names, argument order, defaults and initialisation are PyTorch's. Each layer is one fused operation,
 so what it does can be opened with `tg.unfused()`.
@@ -22,7 +22,7 @@ from tinygrad_edu.nn.containers import ModuleList
 from tinygrad_edu.nn.module import Module
 from tinygrad_edu.nn.parameter import checked_size, new_parameter
 
-__all__ = ["MLP", "Dropout", "Embedding", "LayerNorm", "LearnedPositions", "Linear"]
+__all__ = ["MLP", "Dropout", "Embedding", "LayerNorm", "Linear", "RMSNorm"]
 
 
 class Linear(Module):
@@ -115,41 +115,6 @@ class Embedding(Module):
         return f"{self.num_embeddings}, {self.embedding_dim}{padding}"
 
 
-class LearnedPositions(Module):
-    """Adds a trained vector for each position: x[..., t, :] + weight[t]. Rows start as N(0, 1),
-    like Embedding.
-    """
-
-    def __init__(
-        self,
-        num_positions: int,
-        embedding_dim: int,
-        *,
-        device: str | None = None,
-        dtype: Any = None,
-        generator: np.random.Generator | None = None,
-    ) -> None:
-        super().__init__()
-        checked_size("LearnedPositions", num_positions=num_positions, embedding_dim=embedding_dim)
-        self.num_positions = num_positions
-        self.embedding_dim = embedding_dim
-        self.weight = new_parameter(num_positions, embedding_dim, device=device, dtype=dtype)
-        init.normal_(self.weight, generator=generator)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(..., T, embedding_dim) -> the same shape; T is at most num_positions."""
-        if x.ndim < 2 or x.shape[-2] > self.num_positions or x.shape[-1] != self.embedding_dim:
-            raise ShapeError(
-                f"LearnedPositions was given shape {tuple(x.shape)}, expected (..., T, "
-                f"{self.embedding_dim}) with T at most {self.num_positions}: shorten the text or "
-                "make num_positions larger."
-            )
-        return x + self.weight[: x.shape[-2]]
-
-    def extra_repr(self) -> str:
-        return f"{self.num_positions}, {self.embedding_dim}"
-
-
 class LayerNorm(Module):
     """(x - mean)/√(var + eps)·weight + bias over the last axes (Ba et al. 2016, eq. 3); weight
     starts at 1, bias at 0.
@@ -210,6 +175,49 @@ class LayerNorm(Module):
         )
 
 
+class RMSNorm(Module):
+    """x/√(mean(x²) + eps)·weight over the last axis (Zhang & Sennrich 2019, eq. 4); weight starts
+    at 1.
+
+    LayerNorm without its mean: the size of a vector is taken out, its level stays.
+    """
+
+    def __init__(
+        self,
+        normalized_shape: int,
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        device: str | None = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        checked_size("RMSNorm", normalized_shape=normalized_shape)
+        self.normalized_shape = normalized_shape
+        self.eps = eps
+        affine = elementwise_affine
+        place: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.weight = new_parameter(normalized_shape, **place) if affine else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Weight 1 again."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., normalized_shape) -> the same shape."""
+        if x.ndim == 0 or x.shape[-1] != self.normalized_shape:
+            raise ShapeError(
+                f"RMSNorm was given shape {tuple(x.shape)}, expected it to end in "
+                f"({self.normalized_shape},)."
+            )
+        return F.rms_norm(x, self.weight, eps=self.eps)
+
+    def extra_repr(self) -> str:
+        affine = self.weight is not None
+        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={affine}"
+
+
 class Dropout(Module):
     """In training, zeroes each element with probability p and scales the others by 1/(1-p); else
     passes all.
@@ -245,7 +253,8 @@ class MLP(Module):
         in_features: width of the input.
         hidden_features: width of the hidden layer, or a sequence of widths.
         out_features: width of the output; None for that of the input.
-        activation: "gelu", "gelu_tanh", "relu", "tanh" or "sigmoid", fused into each hidden layer.
+        activation: "gelu", "gelu_tanh", "relu", "silu", "tanh" or "sigmoid", fused into each
+            hidden layer.
     """
 
     def __init__(

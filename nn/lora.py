@@ -102,7 +102,7 @@ class LoRALinear(Linear):
 
 _ACTIVATIONS = {
     "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "relu": F.relu,
-    "tanh": F.tanh, "sigmoid": F.sigmoid,
+    "silu": F.silu, "tanh": F.tanh, "sigmoid": F.sigmoid,
 }  # fmt: skip
 
 

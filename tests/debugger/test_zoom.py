@@ -25,6 +25,8 @@ PROGRAMS = {
     "broadcast": lambda: rand(3, 4) * rand(4, seed=1),
     "softmax": lambda: tg.softmax(rand(2, 5, name="x"), axis=-1),
     "layer_norm": lambda: tg.layer_norm(rand(2, 4), rand(4, seed=1), rand(4, seed=2)),
+    "rms_norm": lambda: tg.rms_norm(rand(2, 4), rand(4, seed=1)),
+    "rotary": lambda: tg.rotary(rand(3, 4)),
     "linear": lambda: functional.linear(rand(3, 4), rand(2, 4, seed=1), rand(2, seed=2)),
     "cross_entropy": lambda: functional.cross_entropy(rand(3, 5), np.array([0, 4, 2])),
     "attention": lambda: tg.attention(

@@ -85,6 +85,14 @@ SHAPES: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: tg.layer_norm(tg.ones(2, 3), tg.ones(2)),
         r"layer_norm's weight has shape \(2,\); expected \(3,\)",
     ),
+    "rms_norm": (
+        lambda: tg.rms_norm(tg.ones(2, 3), tg.ones(2)),
+        r"rms_norm's weight has shape \(2,\); expected \(3,\)",
+    ),
+    "rotary": (
+        lambda: tg.rotary(tg.ones(2, 3)),
+        r"rotary was given shape \(2, 3\); expected \(…, T, d\) with an even d",
+    ),
     "cross_entropy": (
         lambda: tg.cross_entropy(tg.ones(2, 5), [1, 2, 3]),
         r"logits \(2, 5\) and targets \(3,\); targets have to be \(2,\)",

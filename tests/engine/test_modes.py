@@ -178,6 +178,10 @@ OPENED: dict[str, tuple[Callable[[tg.Tensor], tg.Tensor], set[str]]] = {
         {"matmul", "add", "relu"},
     ),
     "layer_norm": (lambda x: tg.layer_norm(x, tg.ones(3)), {"mean", "sqrt", "divide", "multiply"}),
+    "rms_norm": (lambda x: tg.rms_norm(x, tg.ones(3)), {"mean", "sqrt", "divide", "multiply"}),
+    "rotary": (
+        lambda x: tg.rotary(x.reshape(2, 6)), {"getitem", "multiply", "subtract", "concatenate"}
+    ),
     "cross_entropy": (lambda x: tg.cross_entropy(x, [0, 1, 2, 0]), {"exp", "log", "getitem"}),
     "gelu": (lambda x: tg.gelu(x), {"erf", "multiply"}),
     "gelu tanh": (lambda x: tg.gelu(x, approximate="tanh"), {"tanh", "multiply"}),

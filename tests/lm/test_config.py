@@ -87,6 +87,12 @@ def test_whole_numbers_do_for_floats() -> None:
         ({"min_learning_rate": 1.0}, "--min-learning-rate 1 is above --learning-rate 0.002"),
         ({"corpus": ()}, "--corpus is empty"),
         ({"block_size": 0}, "--block-size is 0; it must be 1 or more"),
+        ({"architecture": "bert"}, "--architecture is 'bert'; it must be one of gpt, llama"),
+        ({"num_kv_heads": 2}, "--num-kv-heads 2 was given for a gpt, which has no such option; "),
+        ({"hidden_dim": 99}, "--hidden-dim 99 was given for a gpt.* add --architecture llama"),
+        ({"tied_head": False}, "--no-tied-head was given for a gpt"),
+        ({"architecture": "llama", "num_kv_heads": 3}, "--num-heads 4 is not a multiple of"),
+        ({"architecture": "llama", "embed_dim": 12}, "heads of width 3; a llama's have an even"),
     ],
 )
 def test_a_value_that_cannot_be_meant_is_refused(option: dict[str, Any], words: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 from collections import Counter
 from typing import Any
@@ -11,10 +12,11 @@ import pytest
 
 import tinygrad_edu as tg
 from tinygrad_edu import graph, lm, optim
-from tinygrad_edu.lm import cost
+from tinygrad_edu.lm import operations as cost
 
 BASE = lm.GPTConfig(vocab_size=11, block_size=8, num_layers=2, num_heads=2, embed_dim=16)
 RECIPE = lm.GPTConfig(vocab_size=65, block_size=64, num_layers=4, num_heads=4, embed_dim=128)
+LLAMA = lm.LlamaConfig(vocab_size=11, block_size=8, num_layers=2, num_heads=4, embed_dim=16)
 CASES = {
     "plain": (BASE, 3, 8),
     "no bias": (dataclasses.replace(BASE, bias=False), 3, 8),
@@ -24,15 +26,29 @@ CASES = {
     "one of all": (dataclasses.replace(BASE, num_layers=1, num_heads=1), 1, 1),
     "many heads": (dataclasses.replace(BASE, num_heads=8, vocab_size=40), 2, 7),
     "nanoGPT's CPU recipe": (RECIPE, 2, 64),
+    "llama": (LLAMA, 3, 8),
+    "llama, shared heads": (dataclasses.replace(LLAMA, num_kv_heads=1, hidden_dim=24), 2, 7),
+    "llama, dropout": (dataclasses.replace(LLAMA, num_kv_heads=2, dropout=0.3), 3, 8),
+    "llama, a head of its own": (dataclasses.replace(LLAMA, tied_head=False), 2, 5),
+    "llama, one of all": (
+        dataclasses.replace(LLAMA, num_layers=1, num_heads=1, num_kv_heads=0), 1, 1,
+    ),
+    "llama, one head": (dataclasses.replace(LLAMA, num_heads=1, num_kv_heads=0), 2, 4),
+    "llama of the recipe's size": (lm.LlamaConfig(vocab_size=65), 2, 64),
 }
 Key = tuple[str, str]
+
+
+def model_of(config: Any) -> lm.LanguageModel:
+    make = lm.GPT if isinstance(config, lm.GPTConfig) else lm.Llama
+    return make(config, np.random.default_rng(0))
 
 
 class Counted:
     """The graph of a real loss, and what is found by walking it."""
 
-    def __init__(self, config: lm.GPTConfig, batch: int, length: int) -> None:
-        self.model = lm.GPT(config, np.random.default_rng(0))
+    def __init__(self, config: Any, batch: int, length: int) -> None:
+        self.model = model_of(config)
         draw = np.random.default_rng(1)
         ids, targets = (draw.integers(0, config.vocab_size, (batch, length)) for _ in range(2))
         self.loss = self.model.loss(ids, targets)
@@ -58,6 +74,10 @@ class Counted:
         for node in self.nodes:
             if node.op.name == "linear":
                 total += 2 * node.data.size * node._args[1].shape[1]
+            elif node.op.name == "attention":
+                weights, width = node._saved.size, node.shape[-1]
+                assert width == node._args[0].shape[-1]
+                total += 2 * 2 * weights * width
             elif node.op.name == "packed_attention":
                 batch, length, width = node.shape
                 heads = node._params["num_heads"]
@@ -142,15 +162,22 @@ def test_a_products_gradients_have_the_shapes_that_the_engine_computes(product: 
         assert found.flops == product.flops
 
 
+def test_flops_of_a_llama_are_those_of_the_formula() -> None:
+    config = lm.LlamaConfig(65, num_kv_heads=2, hidden_dim=300)
+    rows, width, shared = 12 * 64, 128, 64
+    block = 4 * rows * width * (width + shared) + 6 * rows * width * 300 + 4 * rows * 64 * width
+    assert lm.step_cost(config, 12).forward_flops == 4 * block + 2 * rows * width * 65
+
+
 def test_the_backward_pass_takes_twice_the_forward_pass() -> None:
     found = lm.step_cost(RECIPE, 12)
     assert found.backward_flops == 2 * found.forward_flops
 
 
-@pytest.mark.parametrize("bias", [True, False])
-def test_weights_gradients_and_averages_have_the_bytes_of_real_ones(bias: bool) -> None:
-    config = dataclasses.replace(BASE, bias=bias)
-    model = lm.GPT(config, np.random.default_rng(0))
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_weights_gradients_and_averages_have_the_bytes_of_real_ones(case: Any) -> None:
+    config = case[0]
+    model = model_of(config)
     optimizer = optim.AdamW(model.parameters())
     ids = np.zeros((2, 8), np.int64)
     model.loss(ids, ids).backward()
@@ -167,7 +194,7 @@ def test_weights_gradients_and_averages_have_the_bytes_of_real_ones(bias: bool) 
     ("batch", "length", "sentence"),
     [
         (0, None, "batch_size=0 was given; a step takes 1 window or more"),
-        (2, 9, "block_size=9 was given for a GPT whose longest window is 8 tokens; give 1 to 8"),
+        (2, 9, "block_size=9 was given for a model whose longest window is 8 tokens; give 1 to 8"),
         (2, 0, "block_size=0 was given"),
     ],
 )
@@ -188,6 +215,23 @@ def test_parameters_by_group_count_each_number_once() -> None:
         "MLP": 2 * (8 * width * width + 5 * width),
         "norms": 5 * 2 * width,
     }
+
+
+def test_parameters_of_a_llama_by_group() -> None:
+    config = dataclasses.replace(LLAMA, num_kv_heads=2, tied_head=False)
+    model, width = lm.Llama(config, np.random.default_rng(0)), 16
+    assert lm.parameters_by_group(model) == {
+        "token embedding": 11 * width,
+        "attention": 2 * (2 * width * width + 2 * width * 8),
+        "MLP": 2 * 3 * width * 48,
+        "norms": 5 * width,
+        "head": 11 * width,
+    }
+
+
+def test_a_model_that_is_not_written_down_is_named() -> None:
+    with pytest.raises(TypeError, match="a GPTConfig or LlamaConfig is expected, got a Namespace"):
+        lm.step_cost(argparse.Namespace(block_size=8), 2)  # type: ignore[arg-type]
 
 
 def test_parameters_of_no_known_kind_are_other() -> None:

@@ -93,7 +93,7 @@ def test_changing_a_token_changes_no_prediction_before_it(
 
 def test_head_is_the_token_embedding(model: lm.GPT, batch: tuple[np.ndarray, ...]) -> None:
     assert not [name for name in model.state_dict() if "head" in name]
-    features = model._features(batch[0]).data
+    features = model.features(batch[0]).data
     np.testing.assert_allclose(
         model(batch[0]).data,
         features @ model.token_embedding.weight.data.T,

@@ -139,7 +139,8 @@ def test_ctrl_c_in_a_validation_is_told_at_once_and_the_validation_finished(
     if where == "a batch":
         monkeypatch.setattr(lm.GPT, "loss", pressed(lm.GPT.loss, 3))
     else:
-        monkeypatch.setattr(lm.GPT, "next_logits", pressed(lm.GPT.next_logits, 3))
+        press = pressed(lm.GPT.continued_logits, 3)
+        monkeypatch.setattr(lm.GPT, "continued_logits", press)
     run = tmp_path / "run"
     result = lm.train(make_config(), Listener())
     assert (result.interrupted, result.step) == (True, 0)

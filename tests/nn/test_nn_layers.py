@@ -29,7 +29,7 @@ def test_linear_is_x_times_w_transposed_plus_b() -> None:
     np.testing.assert_allclose(layer(tg.tensor(x)).data, wanted, rtol=1e-12)
 
 
-@pytest.mark.parametrize("activation", ["relu", "tanh", "sigmoid", "gelu", "gelu_tanh"])
+@pytest.mark.parametrize("activation", ["relu", "silu", "tanh", "sigmoid", "gelu", "gelu_tanh"])
 def test_linear_fuses_activation_and_residual(activation: str) -> None:
     layer = nn.Linear(4, 3).to(np.float64)
     x, residual = tg.tensor(draw(2, 4)), tg.tensor(draw(2, 3, seed=1))

@@ -135,6 +135,13 @@ WHOLE: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]]
         lambda x, w, b: F.layer_norm(x, w, b, eps=1e-5), lambda x, w, b: tg.layer_norm(x, w, b),
         (A, B[0], B[1]),
     ),
+    "rms_norm": (
+        lambda x, w: F.rms_norm(x, w, eps=1e-5), lambda x, w: tg.rms_norm(x, w), (A, B[0])
+    ),
+    "rotary": (
+        lambda x: F.rotary(x, start=2, theta=100.0, back=False),
+        lambda x: tg.rotary(x, start=2, theta=100.0), (Q,),
+    ),
     "linear": (
         lambda x, w, b, r: F.linear(x, w, b, r, activation="gelu"),
         lambda x, w, b, r: tg.linear(x, w, b, activation="gelu", residual=r),

@@ -16,8 +16,8 @@ from tinygrad_edu.ops import registry
 
 # Public functions whose arguments differ from their primitive's; rules mean the primitive.
 _FUSED = {
-    "dropout", "linear", "layer_norm", "cross_entropy", "attention", "packed_attention", "pad",
-    "set_at",
+    "dropout", "linear", "layer_norm", "rms_norm", "rotary", "cross_entropy", "attention",
+    "packed_attention", "pad", "set_at",
 }  # fmt: skip
 
 

@@ -60,6 +60,11 @@ _KERNELS: dict[str, dict[str, str]] = {
         "x": "(u - c · mean(u∘c)/σ² - mean(u)) / σ, u = {g} ∘ {weight}, c = {x} - μ",
         "weight": "Σ rows of {g} ∘ ({x} - μ)/σ", "bias": "Σ rows of {g}",
     },
+    "rms_norm": {
+        "x": "(u - {x} · mean(u∘{x})/rms²)/rms, u = {g} ∘ {weight}",
+        "weight": "Σ rows of {g} ∘ {x}/rms",
+    },
+    "rotary": {"x": "pairs of {g} turned back"},
     "cross_entropy": {"logits": "{g} · (softmax({logits}) - onehot(target)) / n"},
     "embedding_rows": {"g": "rows of {g} read at the ids"},
     "embedding": {"weight": "rows of {g} added up at their ids"},

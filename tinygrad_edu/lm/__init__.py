@@ -1,4 +1,4 @@
-"""Language models: the GPT, its data, the training run, checkpoints and sampling.
+"""Language models: GPT and Llama, their data, the training run, checkpoints and sampling.
 
 from tinygrad_edu import lm
 result = lm.train(lm.TrainConfig(corpus=("book.txt",), steps=500))
@@ -22,6 +22,8 @@ from tinygrad_edu.lm.errors import (
 from tinygrad_edu.lm.evaluation import Evaluation, evaluate, evaluating
 from tinygrad_edu.lm.gpt import GPT, GPTConfig
 from tinygrad_edu.lm.huggingface import load_huggingface, save_huggingface
+from tinygrad_edu.lm.language_model import LanguageModel
+from tinygrad_edu.lm.llama import Llama, LlamaConfig
 from tinygrad_edu.lm.plan import Plan
 from tinygrad_edu.lm.profiling import StepProfile, profile_step
 from tinygrad_edu.lm.reporting import Reporter, Result, StepReport, ValidationReport
@@ -36,6 +38,9 @@ __all__ = [
     "DivergenceError",
     "Evaluation",
     "GPTConfig",
+    "LanguageModel",
+    "Llama",
+    "LlamaConfig",
     "Plan",
     "Reporter",
     "Result",

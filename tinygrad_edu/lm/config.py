@@ -43,7 +43,7 @@ class TrainConfig:
         embed_dim: numbers that stand for one token.
         block_size: the longest context, in tokens.
         dropout: chance that an activation is zeroed while training.
-        bias: whether linear layers and norms have a bias.
+        bias: of a gpt, whether linear layers and norms have a bias; a llama has none.
         order: `windows` begin anywhere by chance; `epochs` read every token once before any is
             read again.
         batch_size: windows of `block_size` tokens at a time.
@@ -139,6 +139,11 @@ class TrainConfig:
         if self.run is not None:
             object.__setattr__(self, "run", Path(self.run))
         check(self)
+
+    @property
+    def model_name(self) -> str:
+        """The architecture as it is written in a sentence."""
+        return {"gpt": "GPT", "llama": "Llama"}[self.architecture]
 
     @property
     def warmup(self) -> int:
@@ -278,12 +283,31 @@ def check(config: TrainConfig) -> None:
             f"--num-heads {config.num_heads} is not a multiple of --num-kv-heads "
             f"{config.num_kv_heads}; each of these serves as many of those"
         )
+    _check_architecture(config)
     if config.final_learning_rate > config.learning_rate:
         raise ConfigError(
             f"--min-learning-rate {config.final_learning_rate:g} is above --learning-rate "
             f"{config.learning_rate:g}; the schedule falls from the one to the other"
         )
     _check_patience(config)
+
+
+def _check_architecture(config: TrainConfig) -> None:
+    if config.architecture == "gpt":
+        given = [name for name in ("num_kv_heads", "hidden_dim") if getattr(config, name)]
+        words = [f"{_option(name)} {getattr(config, name)}" for name in given]
+        words += [] if config.tied_head else ["--no-tied-head"]
+        if words:
+            raise ConfigError(
+                f"{words[0]} was given for a gpt, which has no such option; leave it out, or add "
+                "--architecture llama"
+            )
+    elif config.embed_dim // config.num_heads % 2:
+        raise ConfigError(
+            f"--embed-dim {config.embed_dim} and --num-heads {config.num_heads} make heads of "
+            f"width {config.embed_dim // config.num_heads}; a llama's have an even one, as rotary "
+            "positions turn numbers in pairs"
+        )
 
 
 def _check_patience(config: TrainConfig) -> None:

@@ -55,12 +55,14 @@ class Subject:
         symbols: V.
         parameters: of the model.
         tokens_per_step: targets that an update learns from.
+        model: its architecture, as it is written.
     """
 
     text: str
     symbols: int
     parameters: int
     tokens_per_step: int
+    model: str = "GPT"
 
     @property
     def title(self) -> str:
@@ -68,7 +70,7 @@ class Subject:
         name = "".join(s if s.isprintable() else "\N{REPLACEMENT CHARACTER}" for s in self.text)
         if len(name) > LONGEST_NAME:
             name = name[: LONGEST_NAME - 1] + "…"
-        return f"{name}: a GPT of {self.parameters:,} parameters"
+        return f"{name}: a {self.model} of {self.parameters:,} parameters"
 
 
 def draw(run: str | Path) -> Path:
@@ -88,6 +90,7 @@ def draw(run: str | Path) -> Path:
         symbols=text.load_tokenizer(run / checkpoint.TOKENIZER).vocab_size,
         parameters=sum(array.size for array in weights.values()),
         tokens_per_step=config.batch_size * config.block_size,
+        model=config.model_name,
     )
     return write(run, subject, history)
 

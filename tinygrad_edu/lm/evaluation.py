@@ -21,7 +21,7 @@ from tinygrad_edu.nn import functional as F
 from tinygrad_edu.parallel import Workers
 
 if TYPE_CHECKING:
-    from tinygrad_edu.lm.gpt import GPT
+    from tinygrad_edu.lm.language_model import LanguageModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +65,13 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def evaluate(
-    model: GPT,
+    model: LanguageModel,
     tokens: Tokens,
     batch_size: int,
     max_pairs: int = 0,
     after_batch: Callable[[], object] | None = None,
     *,
-    workers: Workers[GPT] | None = None,
+    workers: Workers[LanguageModel] | None = None,
     token_bytes: NDArray[np.int64] | None = None,
 ) -> Evaluation:
     """The mean loss over the pairs of `tokens`, each weighing the same whatever its batch.
@@ -100,11 +100,11 @@ def evaluate(
 
 
 def evaluate_batches(
-    model: GPT,
+    model: LanguageModel,
     batches: Iterable[Batch],
     after_batch: Callable[[], object] | None = None,
     *,
-    workers: Workers[GPT] | None = None,
+    workers: Workers[LanguageModel] | None = None,
     token_bytes: NDArray[np.int64] | None = None,
 ) -> Evaluation:
     """`evaluate`, of batches of ids and targets; those that are `IGNORED` do not count.
@@ -127,12 +127,12 @@ def evaluate_batches(
 
 
 def window_losses(
-    model: GPT,
+    model: LanguageModel,
     tokens: Tokens,
     batch_size: int,
     max_pairs: int = 0,
     *,
-    workers: Workers[GPT] | None = None,
+    workers: Workers[LanguageModel] | None = None,
 ) -> list[NDArray[np.float64]]:
     """The loss of each target, as `evaluate` reads them: one (B, T) array a batch, in its order."""
     batches = validation_batches(
@@ -143,9 +143,9 @@ def window_losses(
 
 def _each(
     measure: Callable[..., Any],
-    model: GPT,
+    model: LanguageModel,
     batches: Iterator[Batch],
-    workers: Workers[GPT] | None,
+    workers: Workers[LanguageModel] | None,
     after_batch: Callable[[], object] | None = None,
 ) -> Iterator[tuple[Batch, Any]]:
     """(batch, `measure(model, *batch)`), in order, whoever works it out."""
@@ -157,13 +157,13 @@ def _each(
             after_batch()
 
 
-def batch_loss(model: GPT, ids: Tokens, targets: Tokens) -> float:
+def batch_loss(model: LanguageModel, ids: Tokens, targets: Tokens) -> float:
     """The mean loss of a batch. (At the top of a module, so that another process can be told.)"""
     with evaluating(model):
         return float(model.loss(ids, targets).item())
 
 
-def target_losses(model: GPT, ids: Tokens, targets: Tokens) -> NDArray[np.float64]:
+def target_losses(model: LanguageModel, ids: Tokens, targets: Tokens) -> NDArray[np.float64]:
     """The loss of each target of a batch, (B, T)."""
     with evaluating(model):
         losses = F.cross_entropy(model(ids), targets, reduction="none").numpy()

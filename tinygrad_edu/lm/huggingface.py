@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tinygrad_edu.files import write_atomically
 from tinygrad_edu.lm.errors import ConfigError, RunError
 from tinygrad_edu.lm.gpt import GPT, GPTConfig
+from tinygrad_edu.lm.language_model import LanguageModel
 
 __all__ = ["load_huggingface", "save_huggingface"]
 
@@ -81,7 +82,7 @@ def stored_shape(array: NDArray[Any], ours: str, config: GPTConfig) -> tuple[int
     return array.shape[::-1] if turned else array.shape
 
 
-def save_huggingface(model: GPT, folder: str | Path, tokenizer: Any = None) -> Path:
+def save_huggingface(model: LanguageModel, folder: str | Path, tokenizer: Any = None) -> Path:
     """Write `config.json`, `model.safetensors` and, of byte-level BPE, `tokenizer.json`, which
     `transformers.GPT2LMHeadModel.from_pretrained` reads; the folder.
 
@@ -89,8 +90,14 @@ def save_huggingface(model: GPT, folder: str | Path, tokenizer: Any = None) -> P
         model: any of ours; biases that it does not have are written as 0.
         folder: made if need be.
         tokenizer: the model's; one of characters has no such file, and is left out.
+
+    Raises:
+        ConfigError: a model of another architecture.
     """
     from safetensors.numpy import save
+
+    if not isinstance(model, GPT):
+        raise ConfigError(f"a {type(model).__name__} was given; only a GPT is written so far")
 
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)

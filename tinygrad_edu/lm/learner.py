@@ -17,35 +17,45 @@ from tinygrad_edu.autograd.profiling import section
 from tinygrad_edu.lm.config import TrainConfig, worker_count
 from tinygrad_edu.lm.data import Tokens, stream
 from tinygrad_edu.lm.gpt import GPT, GPTConfig
+from tinygrad_edu.lm.language_model import LanguageModel
 from tinygrad_edu.lm.lessons import Batch, Lessons, targets_in
+from tinygrad_edu.lm.llama import Llama, LlamaConfig
 from tinygrad_edu.optim.clip import norm_of
 from tinygrad_edu.parallel import Workers, make_workers, split_batch
 
 
-def gpt_config(config: TrainConfig, vocab_size: int) -> GPTConfig:
+def model_config(config: TrainConfig, vocab_size: int) -> GPTConfig | LlamaConfig:
     """The model's sizes, which the options and the tokenizer fix between them."""
-    return GPTConfig(
-        vocab_size=vocab_size,
-        block_size=config.block_size,
-        num_layers=config.num_layers,
-        num_heads=config.num_heads,
-        embed_dim=config.embed_dim,
-        dropout=config.dropout,
-        bias=config.bias,
+    shared: dict[str, Any] = {
+        "vocab_size": vocab_size,
+        "block_size": config.block_size,
+        "num_layers": config.num_layers,
+        "num_heads": config.num_heads,
+        "embed_dim": config.embed_dim,
+        "dropout": config.dropout,
+    }
+    if config.architecture == "gpt":
+        return GPTConfig(bias=config.bias, **shared)
+    return LlamaConfig(
+        num_kv_heads=config.num_kv_heads,
+        hidden_dim=config.hidden_dim,
+        tied_head=config.tied_head,
+        **shared,
     )
 
 
 def new_model(
     config: TrainConfig, vocab_size: int, generator: np.random.Generator | None = None
-) -> GPT:
+) -> GPT | Llama:
     """The model that the options describe, with the starting weights of the run's seed, or of a
     `generator`.
     """
     source = stream(config.seed, "weights") if generator is None else generator
-    return GPT(gpt_config(config, vocab_size), source)
+    sizes = model_config(config, vocab_size)
+    return GPT(sizes, source) if isinstance(sizes, GPTConfig) else Llama(sizes, source)
 
 
-def make_optimizer(model: GPT, config: TrainConfig) -> optim.AdamW:
+def make_optimizer(model: LanguageModel, config: TrainConfig) -> optim.AdamW:
     """AdamW of what is not frozen, with decay for matrices only: pulling a bias or a norm to 0 has
     no merit.
     """
@@ -97,7 +107,7 @@ class Gradient:
 
 
 def loss_of(
-    model: GPT, ids: Any, targets: Any, seed: int, step: int, worker: int, turn: int
+    model: LanguageModel, ids: Any, targets: Any, seed: int, step: int, worker: int, turn: int
 ) -> Tensor:
     """(At the top of a module, so that another process can be told to run it.)"""
     if model.config.dropout:
@@ -109,7 +119,7 @@ def loss_of(
 class Learner:
     """A model, its optimizer, its lessons, and how many steps have been made."""
 
-    def __init__(self, config: TrainConfig, model: GPT, lessons: Lessons) -> None:
+    def __init__(self, config: TrainConfig, model: LanguageModel, lessons: Lessons) -> None:
         self.config = config
         self.lessons = lessons
         self.model = model
@@ -117,7 +127,7 @@ class Learner:
         self.schedule = schedule_of(config)
         self.step = 0
         self._worked_out: Gradient | None = None
-        self.workers: Workers[GPT] = make_workers(
+        self.workers: Workers[LanguageModel] = make_workers(
             self.model, worker_count(config), self.optimizer, processes=config.processes
         )
 

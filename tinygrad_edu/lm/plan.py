@@ -80,8 +80,8 @@ class Plan:
             ),
             (
                 "model",
-                f"GPT of {self.parameters:,} parameters: {counted(config.num_layers, 'layer')}, "
-                f"{counted(config.num_heads, 'head')}, {config.embed_dim} wide",
+                f"{config.model_name} of {self.parameters:,} parameters: "
+                f"{counted(config.num_layers, 'layer')}, {self._heads()}, {config.embed_dim} wide",
             ),
             *(("", part) for part in filled(f"{k} {n:,}" for k, n in self.groups.items())),
             (
@@ -103,6 +103,10 @@ class Plan:
             lines.append(("heap", "glibc keeps freed blocks for the next step (mallopt)"))
         lines.append(("run", str(self.run)))
         return lines
+
+    def _heads(self) -> str:
+        heads, shared = self.config.num_heads, self.config.num_kv_heads
+        return counted(heads, "head") + (f" on {shared}" if 0 < shared < heads else "")
 
     def _batches(self) -> str:
         config = self.config

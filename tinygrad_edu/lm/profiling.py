@@ -21,11 +21,13 @@ import numpy as np
 import tinygrad_edu as tg
 from tinygrad_edu.autograd import profile_table as tables
 from tinygrad_edu.autograd.profiling import FORWARD, Profile, Row
-from tinygrad_edu.lm import allocator, cost
+from tinygrad_edu.lm import allocator
 from tinygrad_edu.lm.config import TrainConfig
+from tinygrad_edu.lm.cost import Cost, step_cost
 from tinygrad_edu.lm.interrupt import limited_threads
-from tinygrad_edu.lm.learner import Learner, gpt_config, new_model
+from tinygrad_edu.lm.learner import Learner, model_config, new_model
 from tinygrad_edu.lm.material import read_material
+from tinygrad_edu.lm.operations import Operation, Product, operations
 from tinygrad_edu.lm.pace import Clock
 
 WARM_UP = 3
@@ -34,7 +36,7 @@ MOST, LEAST, ENOUGH = 40, 5, 4.0
 """Steps of a kind that are timed: at most, at least, and seconds after which it is enough."""
 PRODUCT_ROUNDS = 9
 
-_MAIN = {"GPT": "head", "(no module)": "loss"}
+_MAIN = {"GPT": "head", "Llama": "head", "(no module)": "loss"}
 """What the model's own node and the one outside of it are called in the table."""
 
 
@@ -59,7 +61,7 @@ class StepProfile:
     workers: str
     product_seconds: dict[tuple[str, str], float]
     peak_bytes: int
-    cost: cost.Cost
+    cost: Cost
     batch: str
 
     @property
@@ -138,7 +140,7 @@ def profile_step(config: TrainConfig, clock: Clock = time.perf_counter) -> StepP
     material = read_material(config)
     config = dataclasses.replace(config, accumulate=1)
     symbols, lessons = material.tokenizer.vocab_size, material.lessons(config)
-    sizes = gpt_config(config, symbols)
+    sizes = model_config(config, symbols)
     with limited_threads(1), np.errstate(all="ignore"):
         if config.tune_allocator:
             allocator.tune()
@@ -150,7 +152,7 @@ def profile_step(config: TrainConfig, clock: Clock = time.perf_counter) -> StepP
         with contextlib.closing(one.workers):
             rows, plain = _taken_apart(one, clock)
             peak = _peak_bytes(one)
-        products = _product_seconds(list(cost.operations(sizes, config.batch_size)), clock)
+        products = _product_seconds(list(operations(sizes, config.batch_size)), clock)
     return StepProfile(
         rows=rows,
         plain_seconds=plain,
@@ -158,7 +160,7 @@ def profile_step(config: TrainConfig, clock: Clock = time.perf_counter) -> StepP
         workers=f"{workers.count} {workers.kind}" if workers.count > 1 else "one worker",
         product_seconds=products,
         peak_bytes=peak,
-        cost=cost.step_cost(sizes, config.batch_size),
+        cost=step_cost(sizes, config.batch_size),
         batch=f"{config.batch_size} windows of {config.block_size} tokens",
     )
 
@@ -252,12 +254,12 @@ def _peak_bytes(learner: Learner) -> int:
 
 
 def _product_seconds(
-    operations: Sequence[cost.Operation], clock: Clock
+    nodes: Sequence[Operation], clock: Clock
 ) -> dict[tuple[str, str], float]:
     """By (module, primitive), seconds of the matrix products of both passes."""
-    known: dict[cost.Product, float] = {}
+    known: dict[Product, float] = {}
     found: dict[tuple[str, str], float] = {}
-    for operation in operations:
+    for operation in nodes:
         for product in (*operation.forward, *operation.backward):
             if product not in known:
                 known[product] = _seconds_alone(product, clock)
@@ -266,7 +268,7 @@ def _product_seconds(
     return found
 
 
-def _seconds_alone(product: cost.Product, clock: Clock) -> float:
+def _seconds_alone(product: Product, clock: Clock) -> float:
     """What NumPy takes for it, into memory that exists: the median of a few goes."""
     a, b = _factors(product)
     shape = (*a.shape[:-1], b.shape[-1])
@@ -279,7 +281,7 @@ def _seconds_alone(product: cost.Product, clock: Clock) -> float:
     return sorted(times)[PRODUCT_ROUNDS // 2]
 
 
-def _factors(product: cost.Product) -> tuple[Any, Any]:
+def _factors(product: Product) -> tuple[Any, Any]:
     """Two arrays of its shapes, lying in memory as its layout says."""
     batch, m, k, n, layout = product
     lead = (batch,) if batch > 1 else ()

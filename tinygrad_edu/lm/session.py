@@ -333,7 +333,11 @@ class Session:
         if self.config.curve and self.history.losses:
             plan = self.plan
             subject = curve.Subject(
-                plan.text, plan.symbols, plan.parameters, plan.tokens_per_step
+                plan.text,
+                plan.symbols,
+                plan.parameters,
+                plan.tokens_per_step,
+                self.config.model_name,
             )
             curve.write(self.run, subject, self.history)
 

@@ -14,8 +14,8 @@ from tinygrad_edu.lm import checkpoint, shipped
 from tinygrad_edu.lm.config import TrainConfig
 from tinygrad_edu.lm.data import stream
 from tinygrad_edu.lm.errors import RunError, SamplingError
-from tinygrad_edu.lm.gpt import GPT
 from tinygrad_edu.lm.huggingface import load_huggingface
+from tinygrad_edu.lm.language_model import LanguageModel
 from tinygrad_edu.lm.learner import new_model
 from tinygrad_edu.lm.material import opening
 from tinygrad_edu.nn import StateDictError
@@ -27,7 +27,7 @@ class Trained:
 
     config: TrainConfig
     tokenizer: text.Tokenizer
-    model: GPT
+    model: LanguageModel
 
     def write(
         self,

@@ -23,7 +23,7 @@ from tinygrad_edu.lm.cost import parameters_by_group, step_cost
 from tinygrad_edu.lm.errors import ConfigError, RunError
 from tinygrad_edu.lm.evaluation import evaluate_batches
 from tinygrad_edu.lm.interrupt import limited_threads
-from tinygrad_edu.lm.learner import Learner, gpt_config, new_model, schedule_of
+from tinygrad_edu.lm.learner import Learner, model_config, new_model, schedule_of
 from tinygrad_edu.lm.lock import held
 from tinygrad_edu.lm.machine import blas, environment
 from tinygrad_edu.lm.material import Material, anchored, read_material
@@ -251,7 +251,7 @@ def limited(config: TrainConfig, material: Material, clock: Clock) -> TrainConfi
         a_step = config.batch_size * config.accumulate * config.block_size
         steps = math.ceil(config.epochs * material.lessons(config).training_targets / a_step)
     elif config.flops is not None:
-        cost = step_cost(gpt_config(config, material.tokenizer.vocab_size), config.batch_size)
+        cost = step_cost(model_config(config, material.tokenizer.vocab_size), config.batch_size)
         a_step = config.accumulate * (cost.forward_flops + cost.backward_flops)
         steps = int(config.flops // a_step)
         if not steps:

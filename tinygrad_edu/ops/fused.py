@@ -25,7 +25,8 @@ def _activation(F: Any, y: Any, activation: Any) -> Any:
         return F.gelu(y, approximate="none")
     if activation == "gelu_tanh":
         return F.gelu(y, approximate="tanh")
-    return {"relu": F.relu, "tanh": F.tanh, "sigmoid": F.sigmoid}[activation](y)
+    named = {"relu": F.relu, "silu": F.silu, "tanh": F.tanh, "sigmoid": F.sigmoid}
+    return named[activation](y)
 
 
 def _linear_reference(
@@ -54,6 +55,18 @@ layer_norm = joint(
     "layer_norm", "(x - μ)/σ · w + b", forward=kernels.layer_norm, vjp=kernels.layer_norm_vjp,
     reference=_layer_norm_reference, domain=(_ANY, _ANY, _ANY),
     kinks=("a constant row: 0 with a finite gradient, because of eps",),
+)
+
+
+def _rms_norm_reference(F: Any, x: Any, weight: Any, *, eps: Any) -> Any:
+    y = x / F.sqrt(F.mean(x * x, axis=-1, keepdims=True) + eps)
+    return y if weight is None else y * weight
+
+
+rms_norm = joint(
+    "rms_norm", "x/rms(x) · w", forward=kernels.rms_norm, vjp=kernels.rms_norm_vjp,
+    reference=_rms_norm_reference, domain=(_ANY, _ANY),
+    kinks=("a row of zeros: 0 with a finite gradient, because of eps",),
 )
 
 

@@ -186,7 +186,18 @@ def activate(
         F.tanh(x, out=x)
         return x, 1 - x * x
     value = F.sigmoid(x)
+    if activation == "silu":
+        return _silu(F, x, value)
     return value, value * F.sigmoid(-x)
+
+
+def _silu(F: Any, x: Array, sigmoid: Array) -> tuple[Array, Array]:
+    """(x·σ, σ·(1 + x·(1 - σ))), overwriting both; finite also where σ has become 0 or 1."""
+    x = F.clip(x, -1e4, math.inf, out=x)
+    slope = F.sigmoid(-x) * F.minimum(x, 1e4)
+    slope += 1
+    slope *= sigmoid
+    return F.multiply(x, sigmoid, out=x), slope
 
 
 def linear(F: Any, x: Any, weight: Any, bias: Any, residual: Any, *, activation: Any) -> Any:
@@ -259,6 +270,37 @@ def layer_norm_vjp(F: Any, need: Any, g: Any, saved: Any, x: Any, weight: Any) -
         dx -= level[..., None] / width
         dx *= scale
     return dx, dw, db
+
+
+def rms_norm(F: Any, x: Any, weight: Any, *, eps: Any) -> Any:
+    """(normalised, 1/rms); the statistic has a last axis of length 1."""
+    if x.dtype.itemsize < 4:
+        y, saved = rms_norm(F, *_single(F, x, weight), eps=eps)
+        return y.astype(x.dtype), saved
+    square = F.einsum("...i,...i->...", x, x)[..., None] / x.shape[-1]
+    scale = 1 / F.sqrt(square + eps)
+    y = x * scale
+    if weight is not None:
+        y *= weight
+    return y, scale
+
+
+def rms_norm_vjp(F: Any, need: Any, g: Any, saved: Any, x: Any, weight: Any) -> Any:
+    """Gradients of x and weight, from the one statistic.
+
+    With r = 1/rms and u = g∘w: dw = Σ g∘x·r, and dx = (u - x·(Σ u∘x)·r²/n)·r.
+    """
+    scale = saved
+    g, x, weight = _single(F, g, x, weight)
+    product = g * x
+    dw = F.matmul(scale.reshape(-1), as_rows(product)) if need[1] else None
+    dx = None
+    if need[0]:
+        along = row_sums(F, product) if weight is None else F.matmul(product, weight)
+        dx = g.copy() if weight is None else g * weight
+        dx -= x * (along[..., None] * (scale * scale / x.shape[-1]))
+        dx *= scale
+    return dx, dw
 
 
 def cross_entropy(F: Any, logits: Any, targets: Any, *, ignore_index: Any, reduction: Any) -> Any:

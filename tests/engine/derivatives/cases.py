@@ -37,6 +37,7 @@ _ACT: dict[Any, Callable[[Array], Array]] = {
     "relu": lambda y: np.maximum(y, 0),
     "gelu": lambda y: _gelu(y, "none"),
     "gelu_tanh": lambda y: _gelu(y, "tanh"),
+    "silu": lambda y: y / (1 + np.exp(-y)),
     "tanh": np.tanh,
     "sigmoid": lambda y: 1 / (1 + np.exp(-y)),
 }
@@ -52,6 +53,21 @@ def _layer_norm(x: Array, w: Array, b: Array, eps: float) -> Array:
     y = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + eps)
     y = y if w is None else y * w
     return y if b is None else y + b
+
+
+def _rms_norm(x: Array, w: Array, eps: float) -> Array:
+    y = x / np.sqrt((x**2).mean(-1, keepdims=True) + eps)
+    return y if w is None else y * w
+
+
+def _rotary(x: Array, start: int, theta: float, back: bool) -> Array:
+    """As complex numbers, each turned by its own angle."""
+    half = x.shape[-1] // 2
+    points = x[..., :half] + 1j * x[..., half:]
+    for t, i in np.ndindex(points.shape[-2:]):
+        angle = (start + t) * theta ** (-i / half)
+        points[..., t, i] *= np.exp(-1j * angle if back else 1j * angle)
+    return np.concatenate([points.real, points.imag], axis=-1)
 
 
 def _cross_entropy(z: Array, t: Array, ignore_index: int, reduction: str) -> Array:
@@ -196,6 +212,13 @@ _ALL: list[Case] = [
     *[Case("layer_norm", lambda d, a=affine: (d(2, 4), *((d(4), d(4)) if a else (None, None))),
            _layer_norm, {"eps": 1e-5}, f"affine={affine}", roundings=1024.0,
            why="the mean and the part along x are taken out") for affine in (True, False)],
+    *[Case("rms_norm", lambda d, a=affine: (d(2, 4), d(4) if a else None), _rms_norm,
+           {"eps": 1e-5}, f"affine={affine}", roundings=1024.0, why="the part along x is taken out")
+      for affine in (True, False)],
+    *[Case("rotary", lambda d, s=shape: (d(*s),), _rotary,
+           {"start": start, "theta": theta, "back": back}, f"{shape} from {start} back={back}")
+      for shape, start, theta, back in (((3, 4), 0, 100.0, False), ((2, 2, 3, 6), 5, 1e4, True),
+                                        ((2, 1, 2), 1, 2.0, False))],
     *[Case("cross_entropy", lambda d, lead=lead: (
         d(*lead, 4), np.where(d.bools(*lead) | (np.arange(math.prod(lead)).reshape(lead) == 0),
                               d.ids(4, *lead), -1)),

@@ -52,7 +52,7 @@ def linear(draw: Any, dtype: Any) -> Built:
         maybe(draw, own.values((out,), dtype=dtype)),
         maybe(draw, own.values((*lead, out), dtype=dtype)),
     ]
-    kinds = [None, "relu", "gelu", "gelu_tanh", "tanh", "sigmoid"]
+    kinds = [None, "relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid"]
     return inputs, {"activation": draw(st.sampled_from(kinds))}
 
 
@@ -64,6 +64,22 @@ def layer_norm(draw: Any, dtype: Any) -> Built:
     x = x + np.arange(width, dtype=dtype)
     affine = [maybe(draw, own.values((width,), dtype=dtype)) for _ in range(2)]
     return [x, *affine], {"eps": draw(st.sampled_from([1e-5, 1e-3]))}
+
+
+@draws
+def rms_norm(draw: Any, dtype: Any) -> Built:
+    lead, width = leading(draw), draw(sides)
+    x = draw(own.values((*lead, width), dtype=dtype))
+    x[..., 0] = 1  # no row of zeros, where 1/rms magnifies rounding beyond telling
+    return [x, maybe(draw, own.values((width,), dtype=dtype))], {"eps": 1e-5}
+
+
+@draws
+def rotary(draw: Any, dtype: Any) -> Built:
+    lead, time, half = leading(draw), draw(st.integers(0, 4)), draw(st.integers(0, 3))
+    x = draw(own.values((*lead, time, 2 * half), dtype=dtype))
+    theta = draw(st.sampled_from([1e4, 50.0]))
+    return [x], {"start": draw(st.integers(0, 99)), "theta": theta, "back": draw(flags)}
 
 
 @draws

@@ -23,8 +23,8 @@ NAMED = set(
     add subtract multiply divide negative power power_constant exp log log1p expm1 sqrt tanh sin cos
     sigmoid relu abs maximum minimum clip where erf gelu identity sum mean var max min logsumexp
     softmax log_softmax matmul reshape transpose swapaxes expand_dims squeeze broadcast_to
-    concatenate stack getitem linear layer_norm cross_entropy attention packed_attention embedding
-    dropout
+    concatenate stack getitem linear layer_norm rms_norm rotary cross_entropy attention
+    packed_attention embedding dropout
     """.split()
 )
 # Parts of backward rules, which Values do not need; a dtype, which they do not have; a flat line.

@@ -34,6 +34,18 @@ def test_layer_norm(row: list[float]) -> None:
     )
 
 
+def test_rms_norm_of_what_has_a_square_beyond_half_precision() -> None:
+    x = half([[400.0, -300.0, 1.0]])
+    wide = tg.Tensor(x.data.astype(np.float64), requires_grad=True)
+    g = np.array([[1.0, -2.0, 1.0]])
+    out, want = tg.rms_norm(x), tg.rms_norm(wide)
+    out.backward(g.astype(np.float16))
+    want.backward(g)
+    assert out.dtype == np.float16 and x.grad is not None and wide.grad is not None
+    np.testing.assert_allclose(out.data.astype(float), want.data, rtol=1e-3)
+    np.testing.assert_allclose(x.grad.data.astype(float), wide.grad.data, rtol=2e-3, atol=1e-6)
+
+
 @pytest.mark.parametrize("x", [300.0, -300.0, 1e4, 65504.0, -65504.0])
 def test_gelu_by_tanh_far_out(x: float) -> None:
     a = half([x])

@@ -289,6 +289,13 @@ def test_layer_norm_of_a_constant_row() -> None:
     assert np.allclose(slope, [[0.5 / math.sqrt(1e-5), -0.5 / math.sqrt(1e-5)]], rtol=1e-12)
 
 
+@kink("rms_norm", "a row of zeros: 0 with a finite gradient, because of eps")
+def test_rms_norm_of_a_row_of_zeros() -> None:
+    value, slope = gradients(tg.rms_norm, [[0.0, 0.0]], g=[[1, -2]])
+    assert value == [[0, 0]]
+    assert np.allclose(slope, [[1 / math.sqrt(1e-5), -2 / math.sqrt(1e-5)]], rtol=1e-12)
+
+
 @kink("cross_entropy", "a target of ignore_index gets 0 and is not counted")
 def test_ignored_targets() -> None:
     targets = np.array([0, -100])

@@ -82,6 +82,8 @@ from tinygrad_edu.autograd.functions.fused import (
     layer_norm,
     linear,
     packed_attention,
+    rms_norm,
+    rotary,
 )
 from tinygrad_edu.autograd.functions.losses import (
     cross_entropy,
@@ -304,8 +306,10 @@ __all__ = [
     "remainder",
     "repeat",
     "reshape",
+    "rms_norm",
     "roll",
     "rot90",
+    "rotary",
     "round",
     "scatter_add",
     "selu",

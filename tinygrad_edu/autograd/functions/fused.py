@@ -14,6 +14,7 @@ from tinygrad_edu.autograd.modes import default_generator
 from tinygrad_edu.autograd.tensor import Tensor, is_floating
 from tinygrad_edu.errors import DTypeError, ShapeError
 from tinygrad_edu.ops import fused as _f
+from tinygrad_edu.ops import rotation as _r
 
 
 def embedding(ids: Any, weight: Any, padding_idx: int | None = None) -> Tensor:
@@ -36,7 +37,7 @@ def embedding(ids: Any, weight: Any, padding_idx: int | None = None) -> Tensor:
     return apply(_f.embedding, ids, weight, padding_idx=padding_idx)
 
 
-_ACTIVATIONS = (None, "relu", "gelu", "gelu_tanh", "tanh", "sigmoid")
+_ACTIVATIONS = (None, "relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid")
 
 
 def linear(
@@ -67,6 +68,35 @@ def layer_norm(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) 
                 f"layer_norm's {what} has shape {given.shape}; expected {x.shape[-1:]}"
             )
     return apply(_f.layer_norm, x, weight, bias, eps=eps)
+
+
+def rms_norm(x: Any, weight: Any = None, eps: float = 1e-5) -> Tensor:
+    """x/√(mean(x²) + eps)·weight over the last axis. Zhang & Sennrich 2019, eq. 4."""
+    x, weight = one_float(x, weight)
+    if weight is not None and tuple(weight.shape) != x.shape[-1:]:
+        raise ShapeError(f"rms_norm's weight has shape {weight.shape}; expected {x.shape[-1:]}")
+    return apply(_f.rms_norm, x, weight, eps=eps)
+
+
+def rotary(x: Any, start: int = 0, theta: float = 10000.0) -> Tensor:
+    """Vectors turned by their positions: x (…, T, d) -> the same shape. Su et al. 2021.
+
+    Row t stands at position start + t. Its numbers i and i + d/2 are the two coordinates of a point
+    that turns by (start + t)·theta^(-2i/d). Lengths stay, and the product of two turned vectors
+    depends on how far apart they stand and not on where.
+    """
+    (x,) = one_float(x)
+    if x.ndim < 2 or x.shape[-1] % 2:
+        raise ShapeError(
+            f"rotary was given shape {x.shape}; expected (…, T, d) with an even d, as numbers are "
+            "turned in pairs"
+        )
+    if start < 0 or theta <= 0:
+        raise ValueError(
+            f"rotary was given start={start} and theta={theta}; positions begin at 0 or later, and "
+            "theta is above 0"
+        )
+    return apply(_r.rotary, x, start=start, theta=theta, back=False)
 
 
 def cross_entropy(
