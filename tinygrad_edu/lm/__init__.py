@@ -25,7 +25,7 @@ from tinygrad_edu.lm.huggingface import load_huggingface, save_huggingface
 from tinygrad_edu.lm.plan import Plan
 from tinygrad_edu.lm.profiling import StepProfile, profile_step
 from tinygrad_edu.lm.reporting import Reporter, Result, StepReport, ValidationReport
-from tinygrad_edu.lm.sampling import next_token
+from tinygrad_edu.lm.sampling import SamplingOptions, next_token, sample_generators
 from tinygrad_edu.lm.trained import Trained, load_trained
 from tinygrad_edu.lm.trainer import resume, train
 
@@ -41,6 +41,7 @@ __all__ = [
     "Result",
     "RunError",
     "SamplingError",
+    "SamplingOptions",
     "StepProfile",
     "StepReport",
     "TextError",
@@ -59,6 +60,7 @@ __all__ = [
     "read_config",
     "read_config_file",
     "resume",
+    "sample_generators",
     "save_adapter",
     "save_huggingface",
     "shipped",

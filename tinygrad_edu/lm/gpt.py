@@ -26,7 +26,7 @@ import tinygrad_edu as tg
 from tinygrad_edu import nn
 from tinygrad_edu.lm.errors import ConfigError
 from tinygrad_edu.lm.evaluation import evaluating
-from tinygrad_edu.lm.sampling import Ids, continuations
+from tinygrad_edu.lm.sampling import Ids, Predict, Randomness, SamplingOptions, continuations
 from tinygrad_edu.nn import functional as F
 
 
@@ -166,13 +166,18 @@ class GPT(nn.Module):
             logits: NDArray[Any] = F.linear(features, self.token_embedding.weight).numpy()
         return logits[:, 0]
 
+    def predictor(self, cache: bool = True) -> Predict:
+        """Ids (B, T) to logits (B, V), as `next_logits`; nothing is kept between calls yet."""
+        return self.next_logits
+
     def stream(
         self,
         ids: Ids,
         max_new_tokens: int,
         temperature: float = 1.0,
         top_k: int | None = None,
-        generator: np.random.Generator | None = None,
+        generator: Randomness | None = None,
+        options: SamplingOptions | None = None,
     ) -> Iterator[Ids]:
         """As `generate`, but yields the new ids (B,) one by one as they are drawn."""
         return continuations(
@@ -182,6 +187,7 @@ class GPT(nn.Module):
             block_size=self.config.block_size,
             temperature=temperature,
             top_k=top_k,
+            options=options,
             generator=tg.default_generator() if generator is None else generator,
         )
 
@@ -191,12 +197,14 @@ class GPT(nn.Module):
         max_new_tokens: int,
         temperature: float = 1.0,
         top_k: int | None = None,
-        generator: np.random.Generator | None = None,
+        generator: Randomness | None = None,
+        options: SamplingOptions | None = None,
     ) -> Ids:
         """Continue ids (B, T) to (B, T + max_new_tokens), or (T,) to (T + max_new_tokens,).
 
         Temperature 0 takes the likeliest token; `top_k` draws among the k likeliest (0 or None:
-        all). A prompt longer than the block is seen from its end. Keeps no graph, drops nothing.
+        all); `options` stand in the place of both. There may be a generator a row. A prompt longer
+        than the block is seen from its end. Keeps no graph, drops nothing.
 
         Raises:
             SamplingError: an empty prompt or one that is no integer ids, an option out of range,
@@ -204,7 +212,7 @@ class GPT(nn.Module):
         """
         given = np.asarray(ids.numpy() if isinstance(ids, tg.Tensor) else ids)
         start = np.atleast_2d(given)
-        new = list(self.stream(start, max_new_tokens, temperature, top_k, generator))
+        new = list(self.stream(start, max_new_tokens, temperature, top_k, generator, options))
         whole = np.concatenate([start, *(column[:, None] for column in new)], axis=1)
         return whole if given.ndim > 1 else whole[0]
 
