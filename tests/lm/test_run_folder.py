@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -196,12 +195,15 @@ def test_samples_of_training_and_an_empty_prompt_begin_alike(
     assert material.opening(trained.tokenizer) == ("\n" if "\n" in content else " ")
     given: list[np.ndarray] = []
 
-    def noted(model: lm.GPT, ids: np.ndarray, *options: Any) -> Iterator[np.ndarray]:
-        given.append(ids)
-        return iter(())
+    def predictor(model: lm.GPT, cache: bool) -> Callable[[np.ndarray], np.ndarray]:
+        def noted(ids: np.ndarray) -> np.ndarray:
+            given.append(ids)
+            return model.next_logits(ids)
 
-    monkeypatch.setattr(lm.GPT, "stream", noted)
-    trained.write("", 20)
+        return noted
+
+    monkeypatch.setattr(lm.GPT, "predictor", predictor)
+    next(trained.write("", 20))
     assert given[0].tolist() == [[material.read_material(config).opening]]
 
 
@@ -211,6 +213,7 @@ def test_options_of_writing_are_checked_before_the_first_symbol(run: Path) -> No
         ({"seed": -1}, "seed is -1"),
         ({"temperature": -1.0}, "temperature is -1.0"),
         ({"top_k": -1}, "top_k is -1"),
+        ({"stop": ("",)}, "stop string is empty"),
     ):
         with pytest.raises(lm.SamplingError, match=words):
             trained.write("the ", 30, **options)

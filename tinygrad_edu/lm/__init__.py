@@ -27,7 +27,7 @@ from tinygrad_edu.lm.llama import Llama, LlamaConfig
 from tinygrad_edu.lm.plan import Plan
 from tinygrad_edu.lm.profiling import StepProfile, profile_step
 from tinygrad_edu.lm.reporting import Reporter, Result, StepReport, ValidationReport
-from tinygrad_edu.lm.sampling import next_token
+from tinygrad_edu.lm.sampling import SamplingOptions, next_token, sample_generators
 from tinygrad_edu.lm.trained import Trained, load_trained
 from tinygrad_edu.lm.trainer import resume, train
 
@@ -46,6 +46,7 @@ __all__ = [
     "Result",
     "RunError",
     "SamplingError",
+    "SamplingOptions",
     "StepProfile",
     "StepReport",
     "TextError",
@@ -64,6 +65,7 @@ __all__ = [
     "read_config",
     "read_config_file",
     "resume",
+    "sample_generators",
     "save_adapter",
     "save_huggingface",
     "shipped",

@@ -15,7 +15,7 @@ pre-norm, final norm, scaled residual projections), Press & Wolf 2017 (tied head
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -26,7 +26,7 @@ from tinygrad_edu import nn
 from tinygrad_edu.lm.decoding import CachedPredictor
 from tinygrad_edu.lm.errors import ConfigError
 from tinygrad_edu.lm.evaluation import evaluating
-from tinygrad_edu.lm.sampling import Ids, continuations
+from tinygrad_edu.lm.sampling import Ids, Predict, Randomness, SamplingOptions, continuations
 from tinygrad_edu.nn import functional as F
 
 
@@ -169,7 +169,7 @@ class LanguageModel(nn.Module):
             logits: NDArray[Any] = self.logits(self.features(ids, caches)[:, -1:]).numpy()
         return logits[:, 0]
 
-    def predictor(self, cache: bool = True) -> Callable[[Ids], NDArray[Any]]:
+    def predictor(self, cache: bool = True) -> Predict:
         """A function like `next_logits` which keeps keys and values from one call to the next, so
         that a text of which it has seen the beginning costs the rest only. (`lm.decoding`)
         """
@@ -181,7 +181,8 @@ class LanguageModel(nn.Module):
         max_new_tokens: int,
         temperature: float = 1.0,
         top_k: int | None = None,
-        generator: np.random.Generator | None = None,
+        generator: Randomness | None = None,
+        options: SamplingOptions | None = None,
     ) -> Iterator[Ids]:
         """As `generate`, but yields the new ids (B,) one by one as they are drawn."""
         return continuations(
@@ -191,6 +192,7 @@ class LanguageModel(nn.Module):
             block_size=self.config.block_size,
             temperature=temperature,
             top_k=top_k,
+            options=options,
             generator=tg.default_generator() if generator is None else generator,
         )
 
@@ -200,12 +202,14 @@ class LanguageModel(nn.Module):
         max_new_tokens: int,
         temperature: float = 1.0,
         top_k: int | None = None,
-        generator: np.random.Generator | None = None,
+        generator: Randomness | None = None,
+        options: SamplingOptions | None = None,
     ) -> Ids:
         """Continue ids (B, T) to (B, T + max_new_tokens), or (T,) to (T + max_new_tokens,).
 
         Temperature 0 takes the likeliest token; `top_k` draws among the k likeliest (0 or None:
-        all). A prompt longer than the block is seen from its end. Keeps no graph, drops nothing.
+        all); `options` stand in the place of both. There may be a generator a row. A prompt longer
+        than the block is seen from its end. Keeps no graph, drops nothing.
 
         Raises:
             SamplingError: an empty prompt or one that is no integer ids, an option out of range,
@@ -213,7 +217,7 @@ class LanguageModel(nn.Module):
         """
         given = np.asarray(ids.numpy() if isinstance(ids, tg.Tensor) else ids)
         start = np.atleast_2d(given)
-        new = list(self.stream(start, max_new_tokens, temperature, top_k, generator))
+        new = list(self.stream(start, max_new_tokens, temperature, top_k, generator, options))
         whole = np.concatenate([start, *(column[:, None] for column in new)], axis=1)
         return whole if given.ndim > 1 else whole[0]
 

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tinygrad_edu import text
 from tinygrad_edu.lm import checkpoint, shipped
 from tinygrad_edu.lm.config import TrainConfig
-from tinygrad_edu.lm.data import stream
-from tinygrad_edu.lm.errors import RunError, SamplingError
+from tinygrad_edu.lm.errors import RunError
 from tinygrad_edu.lm.huggingface import load_huggingface
 from tinygrad_edu.lm.language_model import LanguageModel
 from tinygrad_edu.lm.learner import new_model
 from tinygrad_edu.lm.material import opening
+from tinygrad_edu.lm.sampling import Predict, SamplingOptions, continuations, sample_generators
+from tinygrad_edu.lm.writing import StopStrings, pieces
 from tinygrad_edu.nn import StateDictError
 
 
@@ -36,34 +37,68 @@ class Trained:
         temperature: float = 0.8,
         top_k: int | None = None,
         seed: int = 1,
+        *,
+        options: SamplingOptions | None = None,
+        stop: Sequence[str] = (),
+        sample: int = 0,
+        cache: bool = True,
     ) -> Iterator[str]:
-        """Yield what follows `prompt`, symbol by symbol; one seed, one text.
+        """Yield what follows `prompt`, piece by piece; one seed, one text.
 
-        An empty prompt begins as the samples of its training did (`material.opening`). What is
-        given is checked at once; whether the model's logits are finite, with the first symbol.
+        An empty prompt begins as the samples of its training did (`material.opening`). The text
+        ends after `max_new_tokens`, before the first of the `stop` strings, of which nothing is
+        shown, or at the tokenizer's `<|endoftext|>`. What is given is checked at once; whether the
+        model's logits are finite, with the first piece.
+
+        Args:
+            prompt: of one longer than the block the model sees the end (see `unseen`).
+            max_new_tokens: tokens, not characters.
+            temperature: see `SamplingOptions`.
+            top_k: see `SamplingOptions`.
+            seed: of the random numbers.
+            options: stand in the place of `temperature` and `top_k`.
+            stop: strings that end the text; they may begin and end within tokens.
+            sample: the number of the text, from 0: each draws numbers of its own.
+            cache: keep keys and values of the tokens before, rather than work them out at each
+                token: faster, and the same up to rounding.
 
         Raises:
-            TokenizerError: the prompt has a symbol that the model never saw; it is named.
+            TokenizerError: the prompt has symbols that the model never saw; they are named.
             SamplingError: an option out of range, or a model that diverged.
         """
-        if seed < 0:
-            raise SamplingError(f"the seed is {seed}; it must be 0 or more")
-        ids = self.tokenizer.encode_array(prompt or opening(self.tokenizer))[None, :]
-        generator = stream(seed, "samples")
-        new = self.model.stream(ids, max_new_tokens, temperature, top_k, generator)
-        return _pieces(self.tokenizer, new)
+        generator = sample_generators(seed, sample + 1)[sample]
+        if options is None:
+            options = SamplingOptions(temperature, top_k)
+        stops = StopStrings(stop)
+        new = continuations(
+            self.predictor(cache),
+            self._ids(prompt)[None, :],
+            max_new_tokens=max_new_tokens,
+            block_size=self.config.block_size,
+            options=options,
+            generator=generator,
+        )
+        return pieces(self.tokenizer, (int(ids[0]) for ids in new), stops)
 
+    def unseen(self, prompt: str) -> int:
+        """How many tokens of a prompt lie too far back for the model to see.
 
-def _pieces(tokenizer: text.Tokenizer, new: Iterable[Any]) -> Iterator[str]:
-    """The text of ids as they come, whole characters only."""
-    stream = tokenizer.stream()
-    for ids in new:
-        piece = "".join(map(stream.feed, ids.tolist()))
-        if piece:
-            yield piece
-    rest = stream.flush()
-    if rest:
-        yield rest
+        Raises:
+            TokenizerError: as `write`.
+        """
+        return max(0, len(self._ids(prompt)) - self.config.block_size)
+
+    def predictor(self, cache: bool = True) -> Predict:
+        """Ids (B, T) to the logits (B, V) of the next token, V being the tokenizer's.
+
+        (A model may have logits beyond it, where its size was rounded up: they stand for nothing.)
+        """
+        predict = self.model.predictor(cache=cache)
+        size = self.tokenizer.vocab_size
+        return lambda ids: predict(ids)[:, :size]
+
+    def _ids(self, prompt: str) -> NDArray[np.int64]:
+        return self.tokenizer.encode_array(prompt or opening(self.tokenizer))
 
 
 def _from_huggingface(folder: Path) -> Trained:

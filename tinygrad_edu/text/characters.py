@@ -21,6 +21,8 @@ from tinygrad_edu.text.errors import TokenizerError
 
 FILE_TYPE = "characters"
 FORMAT_VERSION = 1
+_NAMED = 8
+"""Unknown symbols that an error names, beside the first."""
 
 # What typists write for what typesetters write; it finds a replacement for an unknown symbol.
 _PLAIN = {
@@ -157,9 +159,11 @@ class CharTokenizer:
         symbol = text[position]
         line = text.count("\n", 0, position) + 1
         column = position - (text.rfind("\n", 0, position) + 1) + 1
+        others = sorted(set(text) - set(self._symbols) - {symbol})
+        nor = f", nor {_listed(others)}" if others else ""
         return (
             f"{_describe(symbol)} at position {position} (line {line}, column {column}) is not "
-            f"among the {self.vocab_size} symbols of this tokenizer; {self._remedy(symbol)}"
+            f"among the {self.vocab_size} symbols of this tokenizer{nor}; {self._remedy(symbol)}"
         )
 
     def _remedy(self, symbol: str) -> str:
@@ -213,6 +217,15 @@ def _describe(symbol: str) -> str:
         return f"the lone surrogate {code}"
     name = unicodedata.name(symbol, "")
     return f"{symbol!r} ({code}, {name})" if name else f"{symbol!r} ({code})"
+
+
+def _listed(symbols: list[str]) -> str:
+    """Some of them in quotes, and how many more there are."""
+    named = ", ".join(repr(symbol) for symbol in symbols[:_NAMED])
+    more = len(symbols) - _NAMED
+    return (f"are {named}" if len(symbols) > 1 else f"is {named}") + (
+        f" and {more} more" if more > 0 else ""
+    )
 
 
 def _checked_symbols(symbols: list[str]) -> str:
