@@ -103,6 +103,19 @@ def test_targets_of_minus_100_are_not_scored(
     assert model.loss(ids, masked).item() == pytest.approx(wanted, rel=1e-6)
 
 
+@pytest.mark.parametrize("change", [{"rope_theta": 10.0}, {"eps": 1e-2}])
+def test_theta_and_epsilon_reach_every_block(change: dict[str, float]) -> None:
+    model = lm.Llama(dataclasses.replace(SMALL, **change), np.random.default_rng(0))
+    for block in model.blocks:
+        assert block.attn.theta == model.config.rope_theta
+        assert block.norm_1.eps == block.norm_2.eps == model.config.eps
+    assert isinstance(model.final_norm, tg.nn.RMSNorm)
+    assert model.final_norm.eps == model.config.eps
+    plain = lm.Llama(SMALL, np.random.default_rng(0))
+    ids = np.arange(8)[None, :]
+    assert np.abs(model(ids).data - plain(ids).data).max() > 1e-6
+
+
 def test_loss_falls_on_a_repeated_batch(model: lm.Llama, batch: tuple[np.ndarray, ...]) -> None:
     optimizer = optim.AdamW(model.parameters(), lr=1e-2)
     losses = []

@@ -50,6 +50,18 @@ def test_a_fused_silu_is_finite_where_silu_is(far: float) -> None:
         assert bias.grad is not None and bias.grad.data == (1 if far > 0 else 0)
 
 
+def test_a_fused_silu_keeps_its_digits_in_both_tails() -> None:
+    x = np.array([-80.0, -20.0, -1e-3, 0.0, 1e-3, 20.0, 80.0])
+    narrow = tg.tensor(x.astype(np.float32)[:, None], requires_grad=True)
+    out = tg.linear(narrow, np.ones((1, 1), np.float32), activation="silu")
+    out.sum().backward()
+    sigmoid = 1 / (1 + np.exp(-x))
+    slope = sigmoid * (1 + x * (1 / (1 + np.exp(x))))
+    np.testing.assert_allclose(out.data[:, 0], x * sigmoid, rtol=1e-6)
+    assert narrow.grad is not None
+    np.testing.assert_allclose(narrow.grad.data[:, 0], slope, rtol=1e-6)
+
+
 def slow_attention(module: Any, x: np.ndarray) -> np.ndarray:
     """Head by head and position by position."""
     heads, shared = module.num_heads, module.num_kv_heads

@@ -185,18 +185,27 @@ def activate(
     if activation == "tanh":
         F.tanh(x, out=x)
         return x, 1 - x * x
-    value = F.sigmoid(x)
     if activation == "silu":
-        return _silu(F, x, value)
+        return _silu(F, x)
+    value = F.sigmoid(x)
     return value, value * F.sigmoid(-x)
 
 
-def _silu(F: Any, x: Array, sigmoid: Array) -> tuple[Array, Array]:
-    """(x·σ, σ·(1 + x·(1 - σ))), overwriting both; finite also where σ has become 0 or 1."""
-    x = F.clip(x, -1e4, math.inf, out=x)
-    slope = F.sigmoid(-x) * F.minimum(x, 1e4)
+@np.errstate(over="ignore")  # e⁻ˣ may be inf on the way to σ = 0
+def _silu(F: Any, x: Array) -> tuple[Array, Array]:
+    """(x·σ, σ·(1 + x·(1 - σ))), overwriting `x`, from one exponential e = e⁻ˣ.
+
+    σ = 1/(1 + e), and 1 - σ = e·σ, which cancels nothing. At ±inf nothing becomes inf·0.
+    """
+    e = F.negative(x)
+    F.exp(e, out=e)
+    sigmoid = 1 / (1 + e)
+    slope = F.minimum(e, np.finfo(x.dtype).max, out=e)
+    slope *= sigmoid
+    slope *= F.clip(x, -1e4, 1e4)
     slope += 1
     slope *= sigmoid
+    F.maximum(x, -1e4, out=x)
     return F.multiply(x, sigmoid, out=x), slope
 
 
