@@ -12,6 +12,7 @@ import glob
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from tinygrad_edu.text import sentences
 from tinygrad_edu.text.errors import CorpusError
@@ -138,10 +139,15 @@ def check_learnable(corpus: Corpus) -> None:
     """
     first = corpus.text[0]
     if corpus.text.count(first) == len(corpus.text):
-        raise CorpusError(
-            f"{corpus.name} holds {len(corpus.text):,} characters, all of them {first!r}, so there "
-            "is nothing to predict; give a text with at least two different symbols"
-        )
+        refuse_one_symbol(corpus.name, len(corpus.text), first)
+
+
+def refuse_one_symbol(name: str, characters: int, symbol: str) -> NoReturn:
+    """Raise the error for a text in which nothing can be predicted."""
+    raise CorpusError(
+        f"{name} holds {characters:,} characters, all of them {symbol!r}, so there is nothing to "
+        "predict; give a text with at least two different symbols"
+    )
 
 
 def _expand(source: str | Path) -> Sequence[str | Path]:
