@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from tinygrad_edu import lm
+from tinygrad_edu.cli.preparing import Prepare
 
 FINISHED, DIVERGED, BAD_INPUT, BY_SIGNAL, UNSEEN = 0, 1, 2, 128, 141
 """Exit codes; as shells have it, one that a signal ended has 128 and its number: 130 is Ctrl-C."""
@@ -454,6 +455,7 @@ Command = (
     | Annotated[Quiz, tyro.conf.subcommand("quiz")]
     | Annotated[Worksheet, tyro.conf.subcommand("worksheet")]
     | Annotated[HuntCommand, tyro.conf.subcommand("hunt")]
+    | Annotated[Prepare, tyro.conf.subcommand("prepare")]
     | Annotated[Tokenizer, tyro.conf.subcommand("tokenizer")]
     | Annotated[Export, tyro.conf.subcommand("export")]
     | Annotated[Info, tyro.conf.subcommand("info")]

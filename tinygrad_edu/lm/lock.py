@@ -24,8 +24,10 @@ _LOCKED_BYTE = 2**20
 
 
 @contextlib.contextmanager
-def held(run: Path) -> Iterator[None]:
+def held(run: Path, doing: str = "trained", option: str = "--run") -> Iterator[None]:
     """Hold the run folder inside; on a file system without locks nothing is held.
+
+    `doing` and `option` are words of the error.
 
     Raises:
         RunError: another process holds it (or another thread); its number is named.
@@ -38,8 +40,8 @@ def held(run: Path) -> Iterator[None]:
         except OSError as error:
             if error.errno in _HELD:
                 raise RunError(
-                    f"{run} is being trained by {_holder(path)}; wait until it ends, or give "
-                    "another folder with --run"
+                    f"{run} is being {doing} by {_holder(path)}; wait until it ends, or give "
+                    f"another folder with {option}"
                 ) from error
             if error.errno not in _NO_LOCKS_HERE:
                 raise

@@ -12,10 +12,24 @@ from tinygrad_edu.text.bpe import BPETokenizer, StreamDecoder
 from tinygrad_edu.text.bpe_files import load_gpt2, load_tiktoken, save_gpt2, save_tiktoken
 from tinygrad_edu.text.bpe_training import train_bpe
 from tinygrad_edu.text.characters import CharTokenizer
-from tinygrad_edu.text.corpora import Corpus, check_learnable, corpus_names, load_corpus
-from tinygrad_edu.text.errors import CorpusError, TokenizerError
+from tinygrad_edu.text.corpora import (
+    Corpus,
+    check_learnable,
+    corpus_names,
+    load_corpus,
+    source_of,
+)
+from tinygrad_edu.text.errors import CorpusError, PreparationError, TokenizerError
 from tinygrad_edu.text.grammar import Grammar
 from tinygrad_edu.text.ngrams import NGramModel, Yardsticks, yardsticks
+from tinygrad_edu.text.preparing import (
+    Preparation,
+    Prepared,
+    is_prepared,
+    prepare,
+    read_prepared,
+)
+from tinygrad_edu.text.token_files import TokenFile, open_tokens
 from tinygrad_edu.text.tokenizers import Tokenizer, load_tokenizer
 
 __all__ = [
@@ -25,18 +39,27 @@ __all__ = [
     "CorpusError",
     "Grammar",
     "NGramModel",
+    "Preparation",
+    "PreparationError",
+    "Prepared",
     "StreamDecoder",
+    "TokenFile",
     "Tokenizer",
     "TokenizerError",
     "Yardsticks",
     "check_learnable",
     "corpus_names",
+    "is_prepared",
     "load_corpus",
     "load_gpt2",
     "load_tiktoken",
     "load_tokenizer",
+    "open_tokens",
+    "prepare",
+    "read_prepared",
     "save_gpt2",
     "save_tiktoken",
+    "source_of",
     "train_bpe",
     "yardsticks",
 ]

@@ -171,7 +171,10 @@ class BPETokenizer:
 
     def encode_ordinary(self, text: str) -> list[int]:
         """The ids of a text in which special tokens are text like any other."""
-        chunks = self._chunks(text)
+        return self.encode_chunks(self.chunks(text))
+
+    def encode_chunks(self, chunks: Sequence[str]) -> list[int]:
+        """The ids of chunks, each encoded apart."""
         cache = self._cache
         if len(cache) >= _CACHED:
             cache.clear()
@@ -192,7 +195,7 @@ class BPETokenizer:
         """The same as an array of shape (tokens,)."""
         return np.array(self.encode_ordinary(text), np.int64)
 
-    def _chunks(self, text: str) -> list[str]:
+    def chunks(self, text: str) -> list[str]:
         """The pieces that are encoded apart; together they are the text.
 
         Raises:

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import difflib
 import glob
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from tinygrad_edu.text import sentences
 from tinygrad_edu.text.errors import CorpusError
 from tinygrad_edu.text.grammar import Grammar
+from tinygrad_edu.text.reading import PIECE, pieces_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,67 @@ def load_corpus(sources: str | Path | Sequence[str | Path]) -> Corpus:
         CorpusError: nothing given, or a source that is not there (the nearest name is suggested),
             given twice, empty, or not UTF-8 (the byte and its place are named).
     """
+    stream = stream_corpus(sources)
+    text = "".join(piece for document in stream.documents() for piece in document)
+    return Corpus(text, stream.name, stream.sources, source_of(stream.sources))
+
+
+def source_of(sources: Sequence[str]) -> Grammar | None:
+    """What drew the text of these sources, where that is known."""
+    return sentences.grammar() if list(sources) == ["grammar"] else None
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusStream:
+    """A corpus of any size, piece by piece: `load_corpus`'s text without holding it.
+
+    Attributes:
+        origins: files, and names of corpora, in their order.
+        name, sources: as a `Corpus` has them.
+    """
+
+    origins: tuple[str | Path, ...]
+    name: str
+    sources: tuple[str, ...]
+
+    def documents(self, size: int = PIECE, *, apart: bool = False) -> Iterator[Iterator[str]]:
+        """The text of each document, in pieces from about `size` bytes at a time.
+
+        Together they are the text of `load_corpus`; each is to be read before the next one. With
+        `apart` the documents are as they were written, with no line end put between them.
+
+        Raises:
+            CorpusError: while reading, where a file cannot be read, is empty, or is not UTF-8.
+        """
+        for number, origin in enumerate(self.origins, 1):
+            if isinstance(origin, Path):
+                pieces: Iterator[str] = pieces_of(origin, size)
+            else:
+                pieces = iter((_NAMED[origin](),))
+            yield pieces if apart or number == len(self.origins) else _ending_a_line(pieces)
+
+    def sizes(self) -> tuple[int, ...]:
+        """The bytes of each document.
+
+        Raises:
+            CorpusError: a file that is not there any more.
+        """
+        try:
+            return tuple(
+                origin.stat().st_size if isinstance(origin, Path)
+                else len(_NAMED[origin]().encode("utf-8"))
+                for origin in self.origins
+            )  # fmt: skip
+        except OSError as error:
+            raise CorpusError(f"a text cannot be read any more: {error}") from error
+
+
+def stream_corpus(sources: str | Path | Sequence[str | Path]) -> CorpusStream:
+    """What `load_corpus` reads, to be read piece by piece.
+
+    Raises:
+        CorpusError: nothing given, or a source that is not there, or given twice.
+    """
     given = [sources] if isinstance(sources, str | Path) else list(sources)
     if not given:
         raise CorpusError(
@@ -51,9 +114,16 @@ def load_corpus(sources: str | Path | Sequence[str | Path]) -> Corpus:
         )
     found = [origin for source in given for origin in _expand(source)]
     _refuse_repeats(found)
-    texts = [_read(origin) if isinstance(origin, Path) else _NAMED[origin]() for origin in found]
-    source = sentences.grammar() if found == ["grammar"] else None
-    return Corpus(_join(texts), _name(found), tuple(str(origin) for origin in found), source)
+    return CorpusStream(tuple(found), _name(found), tuple(map(str, found)))
+
+
+def _ending_a_line(pieces: Iterator[str]) -> Iterator[str]:
+    """The same text, with a line end behind it where it has none."""
+    piece = ""
+    for piece in pieces:
+        yield piece
+    if not piece.endswith("\n"):
+        yield "\n"
 
 
 def corpus_names() -> tuple[str, ...]:
@@ -69,10 +139,15 @@ def check_learnable(corpus: Corpus) -> None:
     """
     first = corpus.text[0]
     if corpus.text.count(first) == len(corpus.text):
-        raise CorpusError(
-            f"{corpus.name} holds {len(corpus.text):,} characters, all of them {first!r}, so there "
-            "is nothing to predict; give a text with at least two different symbols"
-        )
+        refuse_one_symbol(corpus.name, len(corpus.text), first)
+
+
+def refuse_one_symbol(name: str, characters: int, symbol: str) -> NoReturn:
+    """Raise the error for a text in which nothing can be predicted."""
+    raise CorpusError(
+        f"{name} holds {characters:,} characters, all of them {symbol!r}, so there is nothing to "
+        "predict; give a text with at least two different symbols"
+    )
 
 
 def _expand(source: str | Path) -> Sequence[str | Path]:
@@ -113,42 +188,6 @@ def _not_there(source: str | Path) -> str:
     return f"{message}; give a path, or the name of a corpus: {', '.join(corpus_names())}"
 
 
-def _read(path: Path) -> str:
-    """The text of one file, decoded as the head of this module says."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise CorpusError(f"{path} cannot be read ({reason}); give a file that can") from error
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise CorpusError(_not_utf8(path, data, error.start)) from error
-    if not text:
-        raise CorpusError(f"{path} is empty; give a file with text in it")
-    return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-def _not_utf8(path: Path, data: bytes, offset: int) -> str:
-    """The error for bytes that are not UTF-8.
-
-    `offset` counts from where the decoder began, which is after a byte order mark if there is one.
-    """
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return (
-            f"{path} is UTF-16, as its first two bytes say, and not UTF-8; convert it with "
-            f"`iconv -f UTF-16 -t UTF-8 {path}`, or save it as UTF-8"
-        )
-    offset += 3 if data.startswith(b"\xef\xbb\xbf") else 0
-    byte = data[offset]
-    line = data.count(b"\n", 0, offset) + 1
-    return (
-        f"{path} is not UTF-8: byte {offset} (line {line}) is 0x{byte:02x}, which is "
-        f"{chr(byte)!r} in Latin-1; if that is what it means, convert the file with "
-        f"`iconv -f LATIN1 -t UTF-8 {path}`, or save it as UTF-8"
-    )
-
-
 def _refuse_repeats(found: list[str | Path]) -> None:
     seen: set[str | Path] = set()
     for origin in found:
@@ -159,14 +198,6 @@ def _refuse_repeats(found: list[str | Path]) -> None:
                 "other; give it once"
             )
         seen.add(identity)
-
-
-def _join(texts: list[str]) -> str:
-    last = len(texts) - 1
-    return "".join(
-        text if index == last or text.endswith("\n") else text + "\n"
-        for index, text in enumerate(texts)
-    )
 
 
 def _name(found: list[str | Path]) -> str:
@@ -186,7 +217,8 @@ def _python_docs() -> str:
             "this Python was built without pydoc_data, which holds the corpus python-docs; install "
             "the full standard library, or give the path of a text file"
         ) from error
-    return _join([topics[name] for name in sorted(topics)])
+    *most, last = (topics[name] for name in sorted(topics))
+    return "".join(text if text.endswith("\n") else text + "\n" for text in most) + last
 
 
 _NAMED: dict[str, Callable[[], str]] = {"grammar": sentences.text, "python-docs": _python_docs}

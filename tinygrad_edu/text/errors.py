@@ -9,3 +9,7 @@ class CorpusError(ValueError):
 
 class TokenizerError(ValueError):
     """A symbol, an id or a file that a tokenizer does not know."""
+
+
+class PreparationError(ValueError):
+    """A text that cannot be prepared into a folder, or a folder that holds no prepared text."""

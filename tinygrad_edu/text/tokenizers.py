@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -10,9 +11,21 @@ from tinygrad_edu.text.bpe_files import load_gpt2, load_tiktoken
 from tinygrad_edu.text.characters import FILE_TYPE, CharTokenizer
 from tinygrad_edu.text.errors import TokenizerError
 
-__all__ = ["Tokenizer", "load_tokenizer"]
+__all__ = ["Tokenizer", "digest_of", "load_tokenizer"]
 
 Tokenizer = CharTokenizer | BPETokenizer
+
+
+def digest_of(tokenizer: Tokenizer) -> bytes:
+    """SHA-256 of what decides a tokenizer's ids, 32 bytes, whatever file it came from."""
+    content: object = {"symbols": getattr(tokenizer, "symbols", None)}
+    if isinstance(tokenizer, BPETokenizer):
+        content = {
+            "merges": tokenizer.merges,
+            "special": sorted(tokenizer.special_tokens.items()),
+            "pattern": tokenizer.pattern,
+        }
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).digest()
 
 
 def load_tokenizer(path: str | Path) -> Tokenizer:
