@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from tinygrad_edu import lm
+from tinygrad_edu.cli.lr_range import LrRange
 
 FINISHED, DIVERGED, BAD_INPUT, BY_SIGNAL, UNSEEN = 0, 1, 2, 128, 141
 """Exit codes; as shells have it, one that a signal ended has 128 and its number: 130 is Ctrl-C."""
@@ -456,5 +457,6 @@ Command = (
     | Annotated[HuntCommand, tyro.conf.subcommand("hunt")]
     | Annotated[Tokenizer, tyro.conf.subcommand("tokenizer")]
     | Annotated[Export, tyro.conf.subcommand("export")]
+    | Annotated[LrRange, tyro.conf.subcommand("lr-range")]
     | Annotated[Info, tyro.conf.subcommand("info")]
 )

@@ -24,6 +24,7 @@ from tinygrad_edu.lm.gpt import GPT, GPTConfig
 from tinygrad_edu.lm.huggingface import load_huggingface, save_huggingface
 from tinygrad_edu.lm.plan import Plan
 from tinygrad_edu.lm.profiling import StepProfile, profile_step
+from tinygrad_edu.lm.range_test import RangeProgress, RangeTest, range_test
 from tinygrad_edu.lm.reporting import Reporter, Result, StepReport, ValidationReport
 from tinygrad_edu.lm.sampling import next_token
 from tinygrad_edu.lm.trained import Trained, load_trained
@@ -37,6 +38,8 @@ __all__ = [
     "Evaluation",
     "GPTConfig",
     "Plan",
+    "RangeProgress",
+    "RangeTest",
     "Reporter",
     "Result",
     "RunError",
@@ -56,6 +59,7 @@ __all__ = [
     "next_token",
     "parameters_by_group",
     "profile_step",
+    "range_test",
     "read_config",
     "read_config_file",
     "resume",
