@@ -94,6 +94,13 @@ def test_the_steepest_point_is_where_the_slope_to_the_logarithm_is_least() -> No
     assert test.rates[test.lowest] == pytest.approx(1e-2, rel=0.06)
 
 
+def test_slopes_are_to_the_logarithm_of_the_rate_and_not_to_the_rate() -> None:
+    rates = np.array(growing(1e-5, 1.0, 101))
+    test = made([float(v) for v in 2 - np.tanh(np.log(rates / 1e-2))])
+    assert test.steepest is not None
+    assert test.rates[test.steepest] == pytest.approx(1e-2)  # to the rate: at e^-0.55 of it
+
+
 def test_the_suggestion_is_the_smaller_of_steepest_and_a_tenth_of_the_lowest() -> None:
     near = valley(1e-2, 0.5)  # falls fastest at e⁻¹ of the lowest point's rate, more than a tenth
     assert near.steepest is not None
