@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from tinygrad_edu import lm
+from tinygrad_edu.cli.lr_range import LrRange
 from tinygrad_edu.cli.preparing import Prepare
 
 FINISHED, DIVERGED, BAD_INPUT, BY_SIGNAL, UNSEEN = 0, 1, 2, 128, 141
@@ -458,5 +459,6 @@ Command = (
     | Annotated[Prepare, tyro.conf.subcommand("prepare")]
     | Annotated[Tokenizer, tyro.conf.subcommand("tokenizer")]
     | Annotated[Export, tyro.conf.subcommand("export")]
+    | Annotated[LrRange, tyro.conf.subcommand("lr-range")]
     | Annotated[Info, tyro.conf.subcommand("info")]
 )

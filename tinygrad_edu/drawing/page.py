@@ -18,7 +18,7 @@ from tinygrad_edu.drawing.collapse import grouped
 if TYPE_CHECKING:
     from tinygrad_edu.drawing.draw import Drawing
 
-__all__ = ["html", "page"]
+__all__ = ["html", "page", "standalone"]
 
 _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'"
 
@@ -42,14 +42,40 @@ def page(title: str, data: dict[str, Any], start: str, scripts: Sequence[str] = 
         start: the script that begins.
         scripts: assets to load beside the viewer's own.
     """
-    code = "\n".join(_asset(name) for name in ("layout.js", "viewer.js", *scripts))
+    body = '<div class="tg"></div>\n'
+    return standalone(
+        title, body, data, start, scripts=("layout.js", "viewer.js", *scripts),
+        styles=("theme.css", "viewer.css"),
+    )  # fmt: skip
+
+
+def standalone(
+    title: str,
+    body: str,
+    data: dict[str, Any],
+    start: str,
+    *,
+    scripts: Sequence[str],
+    styles: Sequence[str],
+) -> str:
+    """A whole page of its own.
+
+    Args:
+        title: what the browser shows.
+        body: HTML, in which all text is escaped.
+        data: what the scripts find as JSON, in the element `data`.
+        start: the script that begins.
+        scripts, styles: assets, in their order.
+    """
+    code = "\n".join(map(_asset, scripts))
+    style = "".join(map(_asset, styles))
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{markup.escape(dot.plain(title))}</title>\n"
-        f"<style>\n{_asset('viewer.css')}</style>\n</head>\n<body>\n"
-        '<div class="tg"></div>\n'
+        f"<style>\n{style}</style>\n</head>\n<body>\n"
+        f"{body}"
         f'<script type="application/json" id="data">{_json(data)}</script>\n'
         f"<script>\n{code}\n{start}\n</script>\n</body>\n</html>\n"
     )

@@ -26,6 +26,7 @@ from tinygrad_edu.lm.language_model import LanguageModel
 from tinygrad_edu.lm.llama import Llama, LlamaConfig
 from tinygrad_edu.lm.plan import Plan
 from tinygrad_edu.lm.profiling import StepProfile, profile_step
+from tinygrad_edu.lm.range_test import RangeProgress, RangeTest, range_test
 from tinygrad_edu.lm.reporting import Reporter, Result, StepReport, ValidationReport
 from tinygrad_edu.lm.sampling import SamplingOptions, next_token, sample_generators
 from tinygrad_edu.lm.trained import Trained, load_trained
@@ -42,6 +43,8 @@ __all__ = [
     "Llama",
     "LlamaConfig",
     "Plan",
+    "RangeProgress",
+    "RangeTest",
     "Reporter",
     "Result",
     "RunError",
@@ -62,6 +65,7 @@ __all__ = [
     "next_token",
     "parameters_by_group",
     "profile_step",
+    "range_test",
     "read_config",
     "read_config_file",
     "resume",

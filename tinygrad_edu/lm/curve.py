@@ -12,6 +12,7 @@ from __future__ import annotations
 import io
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -110,6 +111,11 @@ def write(run: Path, subject: Subject, history: History) -> Path:
 
 def to_svg(subject: Subject, history: History) -> bytes:
     """The drawing."""
+    return rendered(lambda: to_figure(subject, history))
+
+
+def rendered(make: Callable[[], Figure]) -> bytes:
+    """The figure that `make` makes as svg, whatever the reader's own style of drawing is."""
     import matplotlib
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
@@ -125,7 +131,7 @@ def to_svg(subject: Subject, history: History) -> bytes:
         warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)
         matplotlib.rcdefaults()  # a reader's own style would change the bytes
         matplotlib.rcParams.update(settings)
-        figure = to_figure(subject, history)
+        figure = make()
         FigureCanvasSVG(figure)
         buffer = io.BytesIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": "tinygrad_edu"})
@@ -217,11 +223,16 @@ def _frame(axes: Axes, subject: Subject) -> None:
     above.set_xlabel("tokens seen", color=INK)
     above.xaxis.set_major_locator(MaxNLocator(nbins=6))
     above.xaxis.set_major_formatter(FuncFormatter(lambda tokens, _: _short(tokens)))
-    for side in (axes, above):
+    plain_axes(axes, above)
+    axes.spines["right"].set_visible(False)
+
+
+def plain_axes(axes: Axes, *others: Any) -> None:
+    """Quiet edges and lines to read heights by; `others` are axes at its other sides."""
+    for side in (axes, *others):
         side.tick_params(colors=INK)
         for edge in side.spines.values():
             edge.set_color("#999999")
-    axes.spines["right"].set_visible(False)
     axes.grid(axis="y", color="#E8E8E8", linewidth=0.6, zorder=0)
     axes.set_axisbelow(True)
 

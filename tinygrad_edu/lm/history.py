@@ -4,6 +4,7 @@ Each line of the log is one JSON object with a `step` and
 
     loss, learning_rate, gradient_norm, seconds                of an update
     validation_loss, perplexity, bits_per_byte, seconds        of a validation
+    gradient_norms                                             then too, by part of the model
     uniform, unigram, ngram, order, counted, floor             the yardsticks, once a run
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -78,19 +79,36 @@ def read_history(log: Path) -> History:
         RunError: a whole line that is no JSON object with a step, or has words for numbers.
     """
     history = History()
+    for number, row in log_rows(log):
+        try:
+            history.add(row)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise _damaged(log, number, error) from error
+    return history
+
+
+def log_rows(log: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Each whole line of a run's metrics.jsonl as what it says, with its number, from 1.
+
+    Raises:
+        RunError: a line that is no JSON object with a step.
+    """
     if not log.exists():
-        return history
+        return
     for number, line in _whole_lines(log):
         try:
             row = json.loads(line)
             row["step"]
-            history.add(row)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise RunError(
-                f"line {number} of {log} is not a JSON object with a step and numbers ({error}); "
-                "restore the file, or start a new run"
-            ) from error
-    return history
+        except (ValueError, KeyError, TypeError) as error:
+            raise _damaged(log, number, error) from error
+        yield number, row
+
+
+def _damaged(log: Path, number: int, error: Exception) -> RunError:
+    return RunError(
+        f"line {number} of {log} is not a JSON object with a step and numbers ({error}); "
+        "restore the file, or start a new run"
+    )
 
 
 def _whole_lines(log: Path) -> Iterable[tuple[int, bytes]]:

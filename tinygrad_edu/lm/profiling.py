@@ -151,7 +151,7 @@ def profile_step(config: TrainConfig, clock: Clock = time.perf_counter) -> StepP
         one = Learner(alone, new_model(config, symbols), lessons)
         with contextlib.closing(one.workers):
             rows, plain = _taken_apart(one, clock)
-            peak = _peak_bytes(one)
+            peak = peak_bytes(one)
         products = _product_seconds(list(operations(sizes, config.batch_size)), clock)
     return StepProfile(
         rows=rows,
@@ -201,6 +201,19 @@ def _taken_apart(learner: Learner, clock: Clock) -> tuple[list[Row], float]:
     return _mean(profiles), _middle([plain for plain, _ in found])
 
 
+def rows_of_a_step(
+    learner: Learner, count: int, clock: Clock = time.perf_counter
+) -> list[Row]:
+    """What each operation takes, as the mean of `count` steps that are made after one for warmth."""
+    _step(learner)
+    profiles = []
+    for _ in range(count):
+        with tg.profile(clock) as profile:
+            _step(learner)
+        profiles.append(profile)
+    return _mean(profiles)
+
+
 def _central(found: Sequence[Any], seconds: Callable[[Any], float]) -> list[Any]:
     """The middle half by time: without those that something else in the machine disturbed."""
     ordered = sorted(found, key=seconds)
@@ -233,7 +246,7 @@ def _mean(profiles: Sequence[Profile]) -> list[Row]:
     return sorted(made, key=lambda row: -row.seconds)
 
 
-def _peak_bytes(learner: Learner) -> int:
+def peak_bytes(learner: Learner) -> int:
     """The most a step holds above what there is before it, by NumPy's own report of its arrays.
 
     Before a step there are the weights and the optimizer's averages, and no gradients.

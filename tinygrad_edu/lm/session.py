@@ -19,6 +19,7 @@ from tinygrad_edu.lm.config import TrainConfig, fixed_options
 from tinygrad_edu.lm.data import stream
 from tinygrad_edu.lm.errors import DivergenceError, RunError, SamplingError
 from tinygrad_edu.lm.evaluation import evaluate_batches, window_losses
+from tinygrad_edu.lm.events import EventLog
 from tinygrad_edu.lm.history import History, read_history
 from tinygrad_edu.lm.interrupt import Interruption
 from tinygrad_edu.lm.learner import Gradient, Learner
@@ -29,6 +30,7 @@ from tinygrad_edu.lm.pace import Clock, Pace
 from tinygrad_edu.lm.patience import Best, after
 from tinygrad_edu.lm.plan import Plan
 from tinygrad_edu.lm.reporting import Reporter, Result, StepReport, ValidationReport
+from tinygrad_edu.lm.samples_file import Sample, entry
 from tinygrad_edu.lm.verdict import batch_floor, verdict
 from tinygrad_edu.nn import StateDictError
 
@@ -60,6 +62,7 @@ class Session:
         self.first_step = 0
         self.resident_before = peak_resident()
         self.unlogged = ""
+        self.events: EventLog | None = None
 
     def restore(self, state: checkpoint.Checkpoint | None) -> None:
         """Be where the checkpoint was, the logs included; without one, where every run begins."""
@@ -106,6 +109,7 @@ class Session:
     def _loop(self) -> None:
         config, learner = self.config, self.learner
         self.pace.start()
+        self.events = EventLog(self.run) if config.tensorboard else None
         if self.saved_step is None:
             self.validate()
             self.save()
@@ -282,10 +286,10 @@ class Session:
             report = self._validation(counts)
             written = self.sample() if sample and self.config.sample_length else ""
             if written:
-                heading = f"step {report.step}"
-                heading += "" if report.loss is None else f", validation loss {report.loss:.4f}"
-                text = f"--- {heading}\n{written}\n\n"
+                text = entry(Sample(report.step, report.loss, written))
                 checkpoint.append(self.run / checkpoint.SAMPLES, text)
+                if self.events:
+                    self.events.sample(report.step, written)
             self.validated_step = report.step
             self._draw()
             self.reporter.validated(replace(report, sample=written))
@@ -394,6 +398,8 @@ class Session:
         self.unlogged = json.dumps(whole, allow_nan=False) + "\n"
         checkpoint.append(self.run / checkpoint.METRICS, self.unlogged)
         self.unlogged = ""
+        if self.events:
+            self.events.row(whole)
 
     def _spoilt(self, what: str, loss: float | None = None) -> DivergenceError:
         """The error for a model that the steps made so far have spoilt."""
