@@ -162,6 +162,7 @@ LIMITS = ("epochs", "minutes", "flops")
 """Options that take the place of `steps`, one of them at most."""
 
 CHANGEABLE = (
+    "base",
     "corpus",
     "run",
     "steps",
@@ -190,7 +191,8 @@ CHANGEABLE = (
 )
 """Options that may differ when a run is resumed: none changes its batches or the weights' shapes.
 
-(The text may have another path; that it is the same text is seen from its sha256.)
+(The text, or the base of a fine-tuned run, may have another path; that it is the same is seen from
+its sha256.)
 """
 
 
@@ -377,6 +379,10 @@ def from_toml(text: str, source: str = "the config") -> TrainConfig:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{source} is not valid TOML: {error}") from error
+    if "base" in table:  # a run that was fine-tuned
+        from tinygrad_edu.lm.finetune_config import FinetuneConfig
+
+        return from_mapping(table, source, FinetuneConfig)
     return from_mapping(table, source)
 
 
@@ -393,15 +399,17 @@ def read_config_file(path: str | Path) -> TrainConfig:
     return from_toml(content, source=str(path))
 
 
-def from_mapping(table: Mapping[str, Any], source: str = "the config") -> TrainConfig:
+def from_mapping(
+    table: Mapping[str, Any], source: str = "the config", kind: type[TrainConfig] = TrainConfig
+) -> TrainConfig:
     """A config from names and values; names not given keep their defaults."""
-    hints = get_type_hints(TrainConfig)
+    hints = get_type_hints(kind)
     values: dict[str, Any] = {}
     for name, value in table.items():
         if name not in hints:
             raise ConfigError(f"{source} has an unknown option {name!r}{_nearest(name, hints)}")
         values[name] = _coerce(value, hints[name], name, source)
-    return TrainConfig(**values)
+    return kind(**values)
 
 
 def _nearest(name: str, known: Mapping[str, Any]) -> str:

@@ -15,6 +15,10 @@ class RunError(ValueError):
     """A run folder that is missing, taken, incomplete or does not fit."""
 
 
+class ConversationError(ValueError):
+    """Conversations that cannot be read or learnt from; file and line are named."""
+
+
 class SamplingError(ValueError):
     """A request for new text that cannot be met."""
 
