@@ -66,6 +66,11 @@ class LoRALinear(Linear):
         """Whether the adapter is in the weight, and costs nothing."""
         return self._unmerged is not None
 
+    @property
+    def base_weight(self) -> Any:
+        """The weight as an array, without the adapter, merged or not."""
+        return self._unmerged if self.merged else self.weight.data
+
     def forward(
         self, x: Tensor, activation: str | None = None, residual: Tensor | None = None
     ) -> Tensor:

@@ -19,7 +19,7 @@ import pytest
 from lm.recording import Killed, Recorder, assert_same, rows, untimed
 
 from tinygrad_edu import lm
-from tinygrad_edu.lm import checkpoint
+from tinygrad_edu.lm import checkpoint, safetensors_files
 from tinygrad_edu.lm.checkpoint import load_checkpoint
 from tinygrad_edu.lm.learner import Learner, new_model
 from tinygrad_edu.lm.material import read_material
@@ -118,8 +118,11 @@ class FullDisk:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         self.folder = folder
         self.full = False
-        for name in ("write_atomically", "append"):
-            monkeypatch.setattr(checkpoint, name, self.refusing(getattr(checkpoint, name)))
+        for module, name in (
+            (checkpoint, "write_atomically"), (checkpoint, "append"),
+            (safetensors_files, "write_atomically"),
+        ):  # fmt: skip
+            monkeypatch.setattr(module, name, self.refusing(getattr(module, name)))
 
     def refusing(self, write: Callable[..., None]) -> Callable[..., None]:
         def wrapped(path: Path, content: Any) -> None:

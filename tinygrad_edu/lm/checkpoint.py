@@ -38,6 +38,7 @@ from tinygrad_edu.files import sync_folder, write_atomically
 from tinygrad_edu.lm.config import TrainConfig, read_config_file, to_toml
 from tinygrad_edu.lm.errors import RunError
 from tinygrad_edu.lm.lock import LOCK, held
+from tinygrad_edu.lm.safetensors_files import Arrays, read_safetensors, write_safetensors
 
 CONFIG, TOKENIZER, MODEL = "config.toml", "tokenizer.json", "model.safetensors"
 METRICS, SAMPLES, CHECKPOINTS = "metrics.jsonl", "samples.txt", "checkpoint"
@@ -45,8 +46,6 @@ OPTIMIZER, STATE = "optimizer.safetensors", "state.json"
 FORMAT = 1
 """Of a checkpoint's files; a reader refuses a higher one."""
 _STEP_FOLDER = re.compile(r"step-(\d+)(?:-(\d+))?")
-
-Arrays = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -155,11 +154,8 @@ def read_config(run: str | Path) -> TrainConfig:
 
 
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write named arrays as safetensors, each in C order (the library takes it for granted)."""
-    from safetensors.numpy import save
-
-    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    write_atomically(path, save(contiguous, metadata={"format": "tinygrad_edu"}))
+    """Write named arrays as safetensors."""
+    write_safetensors(path, arrays, {"format": "tinygrad_edu"})
 
 
 def read_arrays(path: Path) -> Arrays:
@@ -168,16 +164,9 @@ def read_arrays(path: Path) -> Arrays:
     Raises:
         RunError: the file is missing or damaged.
     """
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
-
     if not path.is_file():
         raise RunError(f"{path} is missing; the run has no whole checkpoint to read")
-    try:
-        arrays: Arrays = load(path.read_bytes())
-    except SafetensorError as error:
-        raise RunError(f"{path} is not a whole safetensors file: {error}") from error
-    return arrays
+    return read_safetensors(path)
 
 
 def save_checkpoint(

@@ -1,239 +1,258 @@
-"""GPT-2 folders in Hugging Face's layout: `config.json` beside safetensors, read and written.
+"""Models in Hugging Face's folders: `config.json` beside safetensors, read and written.
 
-Their linear layers are stored input by output (Conv1D), ours output by input, as PyTorch's, so
-matrices are transposed; the head is the token embedding in both. Weights are read from one file or
-from shards, in float32, float16 or bfloat16, and held as float32.
+Which weight is which is said by the tables of `lm.layouts`. Weights are read from one file or from
+shards, in float64, float32, float16 or bfloat16, and held as float32.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tinygrad_edu import nn
 from tinygrad_edu.files import write_atomically
 from tinygrad_edu.lm.errors import ConfigError, RunError
-from tinygrad_edu.lm.gpt import GPT, GPTConfig
+from tinygrad_edu.lm.gpt import GPT
+from tinygrad_edu.lm.gpt2_layout import GPT2Layout
 from tinygrad_edu.lm.language_model import LanguageModel
+from tinygrad_edu.lm.layouts import Layout, Weight
+from tinygrad_edu.lm.llama import Llama
+from tinygrad_edu.lm.llama_layout import LlamaLayout
+from tinygrad_edu.lm.safetensors_files import (
+    MODEL,
+    Arrays,
+    read_json,
+    read_weights,
+    some,
+    write_safetensors,
+)
 
-__all__ = ["load_huggingface", "save_huggingface"]
+__all__ = ["DTYPES", "LAYOUTS", "layout_of", "load_huggingface", "save_huggingface"]
 
-Arrays = dict[str, NDArray[Any]]
-_ACTIVATIONS = {
-    "gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu",
-}  # fmt: skip
-_BLOCK = {
-    "ln_1": ("ln_1", False), "attn.c_attn": ("attn.qkv", True),
-    "attn.c_proj": ("attn.out_proj", True), "ln_2": ("ln_2", False),
-    "mlp.c_fc": ("mlp.layers.0", True), "mlp.c_proj": ("mlp.layers.1", True),
-}  # fmt: skip
-"""Their module and ours in a block, and whether its matrix is stored the other way round."""
+CONFIG, TOKENIZER, TOKENIZER_CONFIG = "config.json", "tokenizer.json", "tokenizer_config.json"
+DTYPES = ("float32", "float16", "bfloat16")
+"""The types that weights can be written in."""
+LAYOUTS: dict[type[nn.Module], Layout[Any, Any]] = {GPT: GPT2Layout(), Llama: LlamaLayout()}
+"""The layout of each architecture here."""
+_ENDS = "<|endoftext|>"
 
 
-def load_huggingface(folder: str | Path) -> GPT:
-    """The GPT of a folder that `transformers` or `save_huggingface` wrote.
+def layout_of(model: nn.Module) -> Layout[Any, Any]:
+    """The layout in which a model is written.
 
     Raises:
-        RunError: a file is missing or damaged; weights are missing, left over or of other shapes.
-        ConfigError: a model of another architecture, or with parts that GPT-2 has not.
+        TypeError: it has none.
+    """
+    try:
+        return LAYOUTS[type(model)]
+    except KeyError:
+        known = ", ".join(kind.__name__ for kind in LAYOUTS)
+        raise TypeError(
+            f"a {type(model).__name__} has no layout of Hugging Face's; those that have: {known}"
+        ) from None
+
+
+def load_huggingface(folder: str | Path) -> LanguageModel:
+    """The model of a folder that `transformers` or `save_huggingface` wrote, in float32, ready to
+    write (`model.eval()`).
+
+    Raises:
+        RunError: a file is missing or damaged; weights are missing, left over, of other shapes or
+            stored the other way round. They are named.
+        ConfigError: a model of another architecture, or with a setting that is not had here.
     """
     folder = Path(folder)
-    config = _config(folder)
-    model = GPT(config, np.random.default_rng(0))
-    stored = _stored(folder)
-    weights: Arrays = {}
-    missing: list[str] = []
-    for theirs, ours, turned in _names(config):
-        found = stored.pop(theirs, stored.pop(theirs.removeprefix("transformer."), None))
-        if found is None:
-            missing.append(theirs)
-        else:
-            weights[ours] = np.ascontiguousarray((found.T if turned else found), np.float32)
-    if missing:
-        raise RunError(f"{folder} lacks {_some(missing)}; its weights are not those of its config")
-    head = stored.pop("lm_head.weight", None)
-    if head is not None and not np.array_equal(head, weights["token_embedding.weight"]):
-        raise ConfigError(
-            f"{folder} has a head of its own (lm_head.weight differs from the token embedding); "
-            "GPT-2's head is its embedding"
-        )
-    left = [n for n in stored if not n.endswith((".attn.bias", ".attn.masked_bias"))]
-    if left:
-        raise RunError(f"{folder} holds weights that GPT-2 has not: {_some(left)}")
+    where = folder / CONFIG
+    given = read_json(where)
+    layout = _layout_named(given, where)
+    config = layout.read_config(given, str(where))
+    model: LanguageModel = layout.new_model(config, np.random.default_rng(0))
     wanted = {name: p.shape for name, p in model.named_parameters()}
-    for theirs, ours, _ in _names(config):
-        if weights[ours].shape != wanted[ours]:
-            raise RunError(
-                f"{theirs} in {folder} has shape {stored_shape(weights[ours], ours, config)}, and "
-                f"config.json asks for {stored_shape(np.empty(wanted[ours]), ours, config)}"
-            )
-    model.load_state_dict(weights)
+    model.load_state_dict(_taken(layout, config, wanted, read_weights(folder), folder))
     model.eval()
     return model
 
 
-def stored_shape(array: NDArray[Any], ours: str, config: GPTConfig) -> tuple[int, ...]:
-    """The shape of one of our weights as their files have it."""
-    turned = next(t for _, name, t in _names(config) if name == ours)
-    return array.shape[::-1] if turned else array.shape
+def _layout_named(given: Any, where: Path) -> Layout[Any, Any]:
+    kind = given.get("model_type") if isinstance(given, dict) else None
+    by_name = {layout.model_type: layout for layout in LAYOUTS.values()}
+    if kind not in by_name:
+        raise ConfigError(f"{where} is of a {kind!r}; models of {' and '.join(by_name)} are read")
+    return by_name[kind]
 
 
-def save_huggingface(model: LanguageModel, folder: str | Path, tokenizer: Any = None) -> Path:
+def _taken(
+    layout: Layout[Any, Any], config: Any, wanted: dict[str, tuple[int, ...]], stored: Arrays,
+    folder: Path,
+) -> Arrays:  # fmt: skip
+    """The arrays of a file under our names, as float32; all that is wrong with them is said."""
+    weights = list(layout.weights(config))
+    found: dict[Weight, NDArray[Any]] = {}
+    stored = {name: array for name, array in stored.items() if layout.is_weight(name)}
+    for weight in weights:
+        for name in (weight.theirs, weight.theirs.removeprefix(layout.prefix)):
+            if name in stored:
+                found[weight] = stored.pop(name)
+                break
+    head = stored.pop("lm_head.weight", None) if layout.tied(config) else None
+    _check_names([w.theirs for w in weights if w not in found], sorted(stored), layout, folder)
+    _check_types(found, folder)
+    shapes = {w: w.shape_there(wanted[w.ours]) for w in weights}
+    _check_turned(found, shapes, layout, folder)
+    _check_shapes(found, shapes, folder)
+    taken = {w.ours: _ours(array, w.turned) for w, array in found.items()}
+    if head is not None and not np.array_equal(head, taken["token_embedding.weight"]):
+        raise ConfigError(
+            f"{folder} has a head of its own (lm_head.weight differs from the token embedding), "
+            "and its config.json says that they are one (tie_word_embeddings)"
+        )
+    return taken
+
+
+def _ours(array: NDArray[Any], turned: bool) -> NDArray[Any]:
+    return np.ascontiguousarray(array.T if turned else array, np.float32)
+
+
+def _check_names(
+    missing: Sequence[str], extra: Sequence[str], layout: Layout[Any, Any], folder: Path
+) -> None:
+    said = []
+    if missing:
+        said.append(f"lacks {some(missing)}")
+    if extra:
+        said.append(f"holds weights that {layout.title} has not: {some(extra)}")
+    if said:
+        raise RunError(
+            f"{folder} {' and '.join(said)}; its weights are not those that its config.json "
+            "describes"
+        )
+
+
+def _check_types(found: dict[Weight, NDArray[Any]], folder: Path) -> None:
+    kinds = {w.theirs: str(a.dtype) for w, a in found.items()}
+    odd = [name for name, kind in kinds.items() if "float" not in kind]
+    if odd:
+        raise RunError(
+            f"{some(odd)} in {folder} is of {kinds[odd[0]]}; weights are read as floats only, and "
+            "quantized ones need the scales that belong to them"
+        )
+
+
+def _check_turned(
+    found: dict[Weight, NDArray[Any]], shapes: dict[Weight, tuple[int, ...]],
+    layout: Layout[Any, Any], folder: Path,
+) -> None:  # fmt: skip
+    """Refuse a file in which all matrices of the blocks are stored the other way round; the shapes
+    of those that are not square show it, for the square ones too.
+    """
+    told = [
+        w for w, shape in shapes.items()
+        if len(shape) == 2 and shape[0] != shape[1] and w.ours.startswith("blocks.")
+    ]  # fmt: skip
+    if told and all(found[w].shape == shapes[w][::-1] for w in told):
+        order = "input by output" if layout.fan_in_fan_out else "output by input"
+        raise RunError(
+            f"the matrices of {folder} are stored the other way round: {told[0].theirs} is "
+            f"{found[told[0]].shape}, and {layout.title} stores {shapes[told[0]]}, {order}; "
+            "transpose each matrix of its blocks, the square ones too"
+        )
+
+
+def _check_shapes(
+    found: dict[Weight, NDArray[Any]], shapes: dict[Weight, tuple[int, ...]], folder: Path
+) -> None:
+    wrong = [w for w, shape in shapes.items() if found[w].shape != shape]
+    if wrong:
+        said = [
+            f"{w.theirs} is {found[w].shape} where {shapes[w]} is asked for"
+            + (" (it is transposed)" if found[w].shape == shapes[w][::-1] != shapes[w] else "")
+            for w in wrong
+        ]
+        raise RunError(
+            f"weights in {folder} have other shapes than its config.json asks for: {some(said)}"
+        )
+
+
+def save_huggingface(
+    model: LanguageModel, folder: str | Path, tokenizer: Any = None, dtype: str = "float32"
+) -> Path:
     """Write `config.json`, `model.safetensors` and, of byte-level BPE, `tokenizer.json`, which
-    `transformers.GPT2LMHeadModel.from_pretrained` reads; the folder.
+    `transformers.AutoModelForCausalLM.from_pretrained` reads; the folder.
+
+    Beside the weights the file keeps a digest of each, by which `load_huggingface` finds one that
+    was changed, or transposed where it is square.
 
     Args:
-        model: any of ours; biases that it does not have are written as 0.
+        model: any of ours; biases that a GPT does not have are written as 0. Adapters have to be
+            merged.
         folder: made if need be.
         tokenizer: the model's; one of characters has no such file, and is left out.
+        dtype: one of `DTYPES`.
 
     Raises:
-        ConfigError: a model of another architecture.
+        RunError: an adapter that is not merged; a weight that the type cannot hold; a type that is
+            none of these. Nothing is written then.
     """
-    from safetensors.numpy import save
-
-    if not isinstance(model, GPT):
-        raise ConfigError(f"a {type(model).__name__} was given; only a GPT is written so far")
-
     folder = Path(folder)
+    layout = layout_of(model)
+    config: Any = model.config
+    arrays = _theirs(model, layout, config, dtype)
+    about = {**layout.write_config(config), "torch_dtype": dtype, **_ends(tokenizer)}
     folder.mkdir(parents=True, exist_ok=True)
-    config = model.config
-    ours = {name: p.numpy() for name, p in model.state_dict().items()}
-    arrays: Arrays = {}
-    for theirs, name, turned in _names(config, every=True):
-        found = ours.get(name)
-        if found is None:  # a model without biases
-            found = np.zeros(_bias_size(name, config), np.float32)
-        arrays[theirs] = np.ascontiguousarray(found.T if turned else found)
-    write_atomically(folder / "model.safetensors", save(arrays, metadata={"format": "pt"}))
-    write_atomically(folder / "config.json", json.dumps(_their_config(config), indent=2) + "\n")
+    write_safetensors(folder / MODEL, arrays, {"format": "pt"}, digests=True)
+    write_atomically(folder / CONFIG, json.dumps(about, indent=2) + "\n")
     if hasattr(tokenizer, "merges"):
-        tokenizer.save(folder / "tokenizer.json")
-        about = {
-            "tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": config.block_size,
-        }  # fmt: skip
-        write_atomically(folder / "tokenizer_config.json", json.dumps(about, indent=2) + "\n")
+        tokenizer.save(folder / TOKENIZER)
+        form = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": config.block_size}
+        write_atomically(folder / TOKENIZER_CONFIG, json.dumps(form, indent=2) + "\n")
     return folder
 
 
-def _bias_size(name: str, config: GPTConfig) -> int:
-    width = config.embed_dim
-    return {"qkv": 3 * width, "0": 4 * width}.get(name.split(".")[-2], width)
+def _ends(tokenizer: Any) -> dict[str, int | None]:
+    """The token at which their `generate` begins and stops, where the tokenizer has one."""
+    number = getattr(tokenizer, "special_tokens", {}).get(_ENDS)
+    return {"bos_token_id": number, "eos_token_id": number}
 
 
-def _names(config: GPTConfig, every: bool = False) -> Iterator[tuple[str, str, bool]]:
-    """(their name, ours, whether it is stored the other way round) of each weight; without biases
-    for a model that has none, unless `every`.
-    """
-    yield "transformer.wte.weight", "token_embedding.weight", False
-    yield "transformer.wpe.weight", "position_embedding.weight", False
-    biases = config.bias or every
-    for i in range(config.num_layers):
-        for theirs, (ours, turned) in _BLOCK.items():
-            yield f"transformer.h.{i}.{theirs}.weight", f"blocks.{i}.{ours}.weight", turned
-            if biases:
-                yield f"transformer.h.{i}.{theirs}.bias", f"blocks.{i}.{ours}.bias", False
-    yield "transformer.ln_f.weight", "final_norm.weight", False
-    if biases:
-        yield "transformer.ln_f.bias", "final_norm.bias", False
+def _theirs(model: nn.Module, layout: Layout[Any, Any], config: Any, dtype: str) -> Arrays:
+    """All weights of a model under their names."""
+    for path, module in model.named_modules():
+        if isinstance(module, nn.LoRALinear) and not module.merged:
+            raise RunError(
+                f"{path} has an adapter that is not merged, which the layout of {layout.title} has "
+                "no place for: merge() it first, or write it apart with save_adapter()"
+            )
+    ours = {name: p.detach().numpy() for name, p in model.named_parameters()}
+    arrays: Arrays = {}
+    for weight in layout.weights(config, all_biases=True):
+        found = ours.get(weight.ours)
+        if found is None:  # a bias that this model does not have: as long as its matrix is high
+            rows = ours[weight.ours.removesuffix("bias") + "weight"].shape[0]
+            found = np.zeros(rows, np.float32)
+        arrays[weight.theirs] = _narrowed(found.T if weight.turned else found, weight, dtype)
+    return arrays
 
 
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - 4} more" if len(names) > 4 else ""
-    return ", ".join(names[:4]) + more
+def _narrowed(array: NDArray[Any], weight: Weight, dtype: str) -> NDArray[Any]:
+    if dtype not in DTYPES:
+        raise RunError(f"weights cannot be written as {dtype!r}; give {', '.join(DTYPES)}")
+    if dtype == "float32":
+        return array.astype(np.float32)
+    if dtype == "bfloat16":
+        import ml_dtypes
 
-
-def _config(folder: Path) -> GPTConfig:
-    given = _json(folder / "config.json")
-    kind = given.get("model_type")
-    if kind != "gpt2":
-        raise ConfigError(f"{folder / 'config.json'} is of a {kind!r}; this reads models of 'gpt2'")
-    for name, plain in (
-        ("scale_attn_by_inverse_layer_idx", False), ("add_cross_attention", False),
-        ("scale_attn_weights", True), ("tie_word_embeddings", True),
-    ):  # fmt: skip
-        if given.get(name, plain) != plain:
-            raise ConfigError(f"{folder} has {name} = {given[name]}, which GPT-2 here has not")
-    inner = given.get("n_inner") or 4 * given["n_embd"]
-    if inner != 4 * given["n_embd"]:
-        raise ConfigError(f"{folder} has n_inner = {inner}; it has to be 4 × n_embd here")
-    activation = given.get("activation_function", "gelu_new")
-    if activation not in _ACTIVATIONS:
-        raise ConfigError(
-            f"{folder} has activation_function {activation!r}; one of {', '.join(_ACTIVATIONS)} "
-            "can be read"
+        return array.astype(ml_dtypes.bfloat16)
+    with np.errstate(over="ignore"):
+        small = array.astype(np.float16)
+    if not np.array_equal(np.isfinite(small), np.isfinite(array)):
+        largest = np.abs(array[np.isfinite(array)]).max()
+        raise RunError(
+            f"{weight.theirs} holds {largest:.4g}, and float16 ends at 65504; write bfloat16, "
+            "which reaches as far as float32"
         )
-    return GPTConfig(
-        vocab_size=given["vocab_size"], block_size=given["n_positions"],
-        num_layers=given["n_layer"], num_heads=given["n_head"], embed_dim=given["n_embd"],
-        activation=_ACTIVATIONS[activation], eps=given.get("layer_norm_epsilon", 1e-5),
-    )  # fmt: skip
-
-
-def _their_config(config: GPTConfig) -> dict[str, Any]:
-    names = {ours: theirs for theirs, ours in reversed(_ACTIVATIONS.items())}
-    return {
-        "architectures": ["GPT2LMHeadModel"], "model_type": "gpt2",
-        "vocab_size": config.vocab_size, "n_positions": config.block_size,
-        "n_ctx": config.block_size, "n_embd": config.embed_dim, "n_layer": config.num_layers,
-        "n_head": config.num_heads, "activation_function": names[config.activation],
-        "layer_norm_epsilon": config.eps, "tie_word_embeddings": True, "resid_pdrop": 0.0,
-        "embd_pdrop": 0.0, "attn_pdrop": 0.0, "bos_token_id": None, "eos_token_id": None,
-        "torch_dtype": "float32",
-    }  # fmt: skip
-
-
-def _stored(folder: Path) -> Arrays:
-    """All weights of a folder, from one file or from shards."""
-    index = folder / "model.safetensors.index.json"
-    if index.exists():
-        where: Mapping[str, str] = _json(index).get("weight_map", {})
-        files = sorted(set(where.values()))
-    else:
-        files = ["model.safetensors"]
-    found: Arrays = {}
-    for file in files:
-        found.update(read_safetensors(folder / file))
-    return found
-
-
-def read_safetensors(path: Path) -> Arrays:
-    """The arrays of a safetensors file; bfloat16 too, as `ml_dtypes` has it.
-
-    Raises:
-        RunError: the file is missing or damaged, or holds a type that NumPy has not.
-    """
-    import ml_dtypes
-    from safetensors import SafetensorError, deserialize
-
-    kinds: dict[str, Any] = {
-        "F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16,
-        "I64": np.int64, "I32": np.int32, "I16": np.int16, "I8": np.int8, "U8": np.uint8,
-        "BOOL": np.bool_,
-    }  # fmt: skip
-    try:
-        parts = deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
-    except OSError as error:
-        raise RunError(f"{path} cannot be read ({error.strerror})") from error
-    except SafetensorError as error:
-        raise RunError(f"{path} is not a whole safetensors file: {error}") from error
-    found: Arrays = {}
-    for name, part in parts:
-        if part["dtype"] not in kinds:
-            raise RunError(f"{name} in {path} is of type {part['dtype']}, which is not read here")
-        flat = np.frombuffer(part["data"], kinds[part["dtype"]])
-        found[name] = flat.reshape(part["shape"])
-    return found
-
-
-def _json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_bytes())
-    except OSError as error:
-        raise RunError(f"{path} cannot be read ({error.strerror})") from error
-    except ValueError as error:
-        raise RunError(f"{path} is not JSON: {error}") from error
+    return small

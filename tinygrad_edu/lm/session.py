@@ -30,6 +30,7 @@ from tinygrad_edu.lm.pace import Clock, Pace
 from tinygrad_edu.lm.patience import Best, after
 from tinygrad_edu.lm.plan import Plan
 from tinygrad_edu.lm.reporting import Reporter, Result, StepReport, ValidationReport
+from tinygrad_edu.lm.safetensors_files import Arrays
 from tinygrad_edu.lm.samples_file import Sample, entry
 from tinygrad_edu.lm.verdict import batch_floor, verdict
 from tinygrad_edu.nn import StateDictError
@@ -328,7 +329,7 @@ class Session:
         if self.best and self.best.step == self.learner.step:
             checkpoint.write_best(self.run, self.best.step, self.weights())
 
-    def weights(self) -> checkpoint.Arrays:
+    def weights(self) -> Arrays:
         """The model's, as NumPy arrays."""
         return {name: value.numpy() for name, value in self.learner.model.state_dict().items()}
 
