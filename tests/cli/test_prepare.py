@@ -31,7 +31,7 @@ def started(source: Path, output: Path) -> subprocess.Popen[bytes]:
         sys.executable, "-c",
         # a journal line a block, and small blocks: there is something to go on from at any time
         "import sys; from tinygrad_edu.text import preparing as p; plain = p.prepare\n"
-        "p.prepare.__kwdefaults__.update(block=1 << 15, piece=1 << 14, pause=0.05)\n"
+        "p.prepare.__kwdefaults__.update(block=1 << 15, piece=1 << 14, pause=0)\n"
         "from tinygrad_edu.cli import main; sys.exit(main(sys.argv[1:]))",
         "prepare", str(source), "--output", str(output), "--tokenizer", "bpe",
         "--vocab-size", "300",
@@ -39,10 +39,13 @@ def started(source: Path, output: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-def wait_for_tokens(process: subprocess.Popen[bytes], output: Path, size: int) -> None:
-    partial = output / "tokens.bin.partial"
-    while process.poll() is None and not (partial.exists() and partial.stat().st_size > size):
-        time.sleep(0.01)
+def wait_for_tokens(process: subprocess.Popen[bytes], output: Path, lines: int) -> None:
+    """Until the journal has so many lines, the first of which is what was asked for."""
+    journal = output / "journal.jsonl"
+    while process.poll() is None and not (
+        journal.exists() and journal.read_bytes().count(b"\n") >= lines
+    ):
+        time.sleep(0.005)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="SIGKILL is of POSIX systems")
@@ -50,9 +53,9 @@ def test_killed_twice_and_given_again_it_ends_with_the_same_bytes(
     big: Path, tmp_path: Path
 ) -> None:
     killed = tmp_path / "killed"
-    for size in (60_000, 250_000):
+    for lines in (4, 9):
         process = started(big, killed)
-        wait_for_tokens(process, killed, size)
+        wait_for_tokens(process, killed, lines)
         process.send_signal(signal.SIGKILL)
         assert process.wait() == -signal.SIGKILL
         process.communicate()
@@ -70,7 +73,7 @@ def test_killed_twice_and_given_again_it_ends_with_the_same_bytes(
 @pytest.mark.skipif(os.name != "posix", reason="Ctrl-C is sent as POSIX has it")
 def test_ctrl_c_says_what_to_do(big: Path, tmp_path: Path) -> None:
     process = started(big, tmp_path / "out")
-    wait_for_tokens(process, tmp_path / "out", 60_000)
+    wait_for_tokens(process, tmp_path / "out", 4)
     process.send_signal(signal.SIGINT)
     said, complained = process.communicate()
     assert process.returncode == 130 and not complained

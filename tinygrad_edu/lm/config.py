@@ -27,7 +27,8 @@ class TrainConfig:
     """How a model is trained; the defaults take about a minute on two cores.
 
     Attributes:
-        corpus: what to learn from: `python-docs`, or paths of UTF-8 text files.
+        corpus: what to learn from: `python-docs`, paths of UTF-8 text files, or the folder of a
+            text that `prepare` turned into tokens.
         tokenizer: `characters`; `bpe`, learnt from the training part; or the path of a tokenizer:
             tokenizer.json, a .tiktoken file, a folder with vocab.json and merges.txt.
         vocab_size: tokens that `bpe` learns.

@@ -18,17 +18,19 @@ from numpy.typing import NDArray
 from tinygrad_edu.lm.errors import TextError
 
 Tokens = NDArray[np.int64]
+Stored = NDArray[np.integer[Any]]
+"""Tokens as they lie in memory or in a file; what is read of them for a batch becomes int64."""
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
     """The tokens to train on, and those held out at the end of the text."""
 
-    training: Tokens
-    validation: Tokens
+    training: Stored
+    validation: Stored
 
 
-def split_tokens(tokens: Tokens, block_size: int, validation_fraction: float) -> Split:
+def split_tokens(tokens: Stored, block_size: int, validation_fraction: float) -> Split:
     """Hold out the last `validation_fraction` of the tokens (none where it is 0).
 
     By position and not at random: neighbouring windows share text, so a random split would let the
@@ -59,13 +61,14 @@ def _shorter_block(available: int) -> str:
     return f"give more text, or lower --block-size to {available - 1} or less"
 
 
-def pairs(windows: Tokens) -> tuple[Tokens, Tokens]:
+def pairs(windows: Stored) -> tuple[Tokens, Tokens]:
     """(..., n) tokens as (..., n-1) inputs and (..., n-1) targets: each token predicts the next."""
-    return windows[..., :-1], windows[..., 1:]
+    numbers: Tokens = np.asarray(windows, np.int64)
+    return numbers[..., :-1], numbers[..., 1:]
 
 
 def training_batch(
-    tokens: Tokens, *, block_size: int, batch_size: int, seed: int, step: int
+    tokens: Stored, *, block_size: int, batch_size: int, seed: int, step: int
 ) -> tuple[Tokens, Tokens]:
     """The inputs and targets, each (batch_size, block_size), of step number `step` (from 0).
 
@@ -108,7 +111,7 @@ def validation_windows(length: int, block_size: int, max_pairs: int = 0) -> Wind
 
 
 def validation_batches(
-    tokens: Tokens, *, block_size: int, batch_size: int, max_pairs: int = 0
+    tokens: Stored, *, block_size: int, batch_size: int, max_pairs: int = 0
 ) -> Iterator[tuple[Tokens, Tokens]]:
     """The pairs of `validation_windows`, each once, `batch_size` windows at a time.
 
@@ -124,7 +127,7 @@ def validation_batches(
         yield pairs(tail[None, :])
 
 
-STREAMS = ("weights", "batches", "dropout", "samples")
+STREAMS = ("weights", "batches", "dropout", "samples", "order")
 
 
 def stream(
@@ -135,7 +138,12 @@ def stream(
 
     A run has no other random state: `(seed, step)` is all there is to save and restore.
     """
-    entropy: list[Any] = [seed, STREAMS.index(purpose), step]
+    entropy = stream_entropy(seed, purpose, step)
     if worker or turn:
-        entropy += [worker, turn] if turn else [worker]
+        entropy += (worker, turn) if turn else (worker,)
     return np.random.default_rng(entropy)
+
+
+def stream_entropy(seed: int, purpose: str, step: int) -> tuple[int, ...]:
+    """What decides the random numbers of a purpose at a step."""
+    return seed, STREAMS.index(purpose), step

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import tinygrad_edu as tg
 from tinygrad_edu import nn
-from tinygrad_edu.lm.data import Tokens, validation_batches
+from tinygrad_edu.lm.data import Stored, Tokens, validation_batches
 from tinygrad_edu.lm.errors import TextError
 from tinygrad_edu.lm.lessons import IGNORED, Batch
 from tinygrad_edu.nn import functional as F
@@ -66,7 +66,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 def evaluate(
     model: LanguageModel,
-    tokens: Tokens,
+    tokens: Stored,
     batch_size: int,
     max_pairs: int = 0,
     after_batch: Callable[[], object] | None = None,
@@ -128,7 +128,7 @@ def evaluate_batches(
 
 def window_losses(
     model: LanguageModel,
-    tokens: Tokens,
+    tokens: Stored,
     batch_size: int,
     max_pairs: int = 0,
     *,

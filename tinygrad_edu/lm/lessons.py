@@ -6,6 +6,7 @@ examples, such as conversations of which only the answers are scored, are lesson
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
@@ -43,6 +44,20 @@ class Lessons(Protocol):
     def held_out(self) -> Iterator[Batch]:
         """What a validation reads, each target once, always in this order."""
         ...
+
+
+def epoch_steps(config: TrainConfig, training_targets: int) -> int:
+    """Steps of an epoch, where the order is by epochs; the last may read less than the others."""
+    windows = -(-training_targets // config.block_size)
+    return -(-windows // (config.batch_size * config.accumulate))
+
+
+def steps_for(config: TrainConfig, training_targets: int, epochs: float) -> int:
+    """The steps that make so many epochs whole."""
+    if config.order == "epochs":
+        return math.ceil(epochs * epoch_steps(config, training_targets))
+    a_step = config.batch_size * config.accumulate * config.block_size
+    return math.ceil(epochs * training_targets / a_step)
 
 
 def targets_in(targets: Tokens) -> int:

@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from tinygrad_edu import text
 from tinygrad_edu.lm.config import TrainConfig
 from tinygrad_edu.lm.data import Split, split_tokens
-from tinygrad_edu.lm.lessons import Windows
+from tinygrad_edu.lm.epochs import Epochs
+from tinygrad_edu.lm.errors import TextError
+from tinygrad_edu.lm.lessons import Lessons, Windows
 
 
 class Source(Protocol):
@@ -44,8 +46,10 @@ class Material:
     token_bytes: NDArray[np.int64]
     source: Source | None = None
 
-    def lessons(self, config: TrainConfig) -> Windows:
+    def lessons(self, config: TrainConfig) -> Lessons:
         """What a run with these options learns from it."""
+        if config.order == "epochs":
+            return Epochs(self.split, config)
         return Windows(self.split, config)
 
 
@@ -83,6 +87,8 @@ def read_material(config: TrainConfig, tokenizer: text.Tokenizer | None = None) 
         config: names the corpus and the tokenizer.
         tokenizer: takes the place of the one that the config names.
     """
+    if len(config.corpus) == 1 and text.is_prepared(config.corpus[0]):
+        return prepared_material(config, tokenizer)
     corpus = text.load_corpus(config.corpus)
     text.check_learnable(corpus)
     tokenizer = tokenizer or tokenizer_for(config, corpus.text)
@@ -94,8 +100,55 @@ def read_material(config: TrainConfig, tokenizer: text.Tokenizer | None = None) 
         tokenizer=tokenizer,
         split=split_tokens(tokens, config.block_size, config.validation_fraction),
         opening=tokenizer.encode(opening(tokenizer))[0],
-        token_bytes=np.array(
-            [len(tokenizer.token_bytes(i)) for i in range(tokenizer.vocab_size)]
-        ),
+        token_bytes=_token_bytes(tokenizer),
         source=corpus.source if isinstance(tokenizer, text.CharTokenizer) else None,
     )
+
+
+def _token_bytes(tokenizer: text.Tokenizer) -> NDArray[np.int64]:
+    lengths = [len(tokenizer.token_bytes(i)) for i in range(tokenizer.vocab_size)]
+    return np.array(lengths, np.int64)
+
+
+def prepared_material(config: TrainConfig, tokenizer: text.Tokenizer | None = None) -> Material:
+    """What `text.prepare` made, mapped into memory: its tokens are read where a batch needs them.
+
+    They are read once from end to end before, for their digest, a piece at a time.
+
+    Args:
+        config: names the folder, and the share that is held out.
+        tokenizer: of the run that goes on, which has to be the folder's.
+
+    Raises:
+        PreparationError, CorpusError: the folder is not finished, or damaged.
+        TextError: another tokenizer was asked for, or more is held out than the folder's vocabulary
+            was learnt without.
+    """
+    found = text.read_prepared(config.corpus[0])
+    if config.tokenizer == "bpe" or (tokenizer is not None and tokenizer != found.tokenizer):
+        raise TextError(
+            f"{found.folder} holds tokens of its own tokenizer, {found.tokenizer!r}, and another "
+            "one was asked for; leave --tokenizer out, or prepare the text with that one"
+        )
+    if config.tokenizer != "characters" and tokenizer is None:
+        return prepared_material(config, text.load_tokenizer(config.tokenizer))
+    if found.held_out is not None and config.validation_fraction > found.held_out:
+        raise TextError(
+            f"--validation-fraction {config.validation_fraction:g} holds out more than the "
+            f"{found.held_out:g} that the vocabulary of {found.folder} was learnt without, so it "
+            f"would have seen held-out text; give {found.held_out:g} or less, or prepare it again"
+        )
+    found.file.verify()
+    return Material(
+        name=found.name,
+        characters=found.characters,
+        sha256=found.file.header.text.hex(),
+        tokenizer=found.tokenizer,
+        split=split_tokens(found.file.tokens, config.block_size, config.validation_fraction),
+        opening=found.tokenizer.encode(opening(found.tokenizer))[0],
+        token_bytes=_token_bytes(found.tokenizer),
+        source=(
+            text.source_of(found.sources)
+            if isinstance(found.tokenizer, text.CharTokenizer) else None
+        ),
+    )  # fmt: skip

@@ -9,6 +9,7 @@ from pathlib import Path
 from tinygrad_edu.lm.config import TrainConfig
 from tinygrad_edu.lm.cost import Cost
 from tinygrad_edu.lm.data import validation_windows
+from tinygrad_edu.lm.lessons import epoch_steps
 from tinygrad_edu.lm.machine import mebibytes
 
 
@@ -61,11 +62,15 @@ class Plan:
     @property
     def steps_per_epoch(self) -> int:
         """Steps after which as many tokens have been read as there are to train on."""
+        if self.config.order == "epochs":
+            return epoch_steps(self.config, self.training_tokens)
         return max(1, round(self.training_tokens / self.tokens_per_step))
 
     @property
     def epochs(self) -> float:
-        """How often the training text is read; windows are drawn at random, so on average."""
+        """How often the training text is read; on average, where windows are drawn by chance."""
+        if self.config.order == "epochs":
+            return self.config.steps / self.steps_per_epoch
         return self.config.steps * self.tokens_per_step / self.training_tokens
 
     def lines(self) -> list[tuple[str, str]]:

@@ -8,7 +8,6 @@ as one that was not.
 from __future__ import annotations
 
 import dataclasses
-import math
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -24,6 +23,7 @@ from tinygrad_edu.lm.errors import ConfigError, RunError
 from tinygrad_edu.lm.evaluation import evaluate_batches
 from tinygrad_edu.lm.interrupt import limited_threads
 from tinygrad_edu.lm.learner import Learner, model_config, new_model, schedule_of
+from tinygrad_edu.lm.lessons import steps_for
 from tinygrad_edu.lm.lock import held
 from tinygrad_edu.lm.machine import blas, environment
 from tinygrad_edu.lm.material import Material, anchored, read_material
@@ -207,6 +207,11 @@ def _same_material(
         raise RunError(
             f"the text of {run} cannot be read ({error}); where it has moved, name it with --corpus"
         ) from error
+    if kept.exists() and text.load_tokenizer(kept) != material.tokenizer:
+        raise RunError(
+            f"{material.name} has another vocabulary than {run} was started with; name the text of "
+            "that run with --corpus, or start a new run"
+        )
     if progress and material.sha256 != progress.text_sha256:
         raise RunError(
             f"{material.name} is not the text that {run} was started with, or it has changed "
@@ -248,8 +253,8 @@ def limited(config: TrainConfig, material: Material, clock: Clock) -> TrainConfi
     if config.minutes is not None:
         steps = steps_in(config, material, 60 * config.minutes, clock)
     elif config.epochs is not None:
-        a_step = config.batch_size * config.accumulate * config.block_size
-        steps = math.ceil(config.epochs * material.lessons(config).training_targets / a_step)
+        targets = material.lessons(config).training_targets
+        steps = steps_for(config, targets, config.epochs)
     elif config.flops is not None:
         cost = step_cost(model_config(config, material.tokenizer.vocab_size), config.batch_size)
         a_step = config.accumulate * (cost.forward_flops + cost.backward_flops)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from tinygrad_edu import text
 from tinygrad_edu.lm.config import TrainConfig
-from tinygrad_edu.lm.data import Tokens, validation_windows
+from tinygrad_edu.lm.data import Stored, Tokens, validation_windows
 from tinygrad_edu.lm.material import Material, Source
 
 MOST_COUNTED = 5_000_000
@@ -29,6 +29,8 @@ MOST_COUNTED = 5_000_000
 part: counting takes memory and time in proportion, and the best order hardly changes."""
 ROUNDING = 1e-6
 """Nats by which float32 may be off."""
+TARGETS_AT_ONCE = 1 << 18
+"""Targets that n-grams are asked for at a time."""
 AT_ONCE = 256
 """Windows that the source's probabilities are worked out for at a time."""
 
@@ -76,16 +78,23 @@ def measure(material: Material, config: TrainConfig, floor: float | None = None)
 
 def counted_part(material: Material) -> Tokens:
     """The training tokens that n-grams are counted in."""
-    return material.split.training[-MOST_COUNTED:]
+    return np.asarray(material.split.training[-MOST_COUNTED:], np.int64)
 
 
-def held_out(material: Material, config: TrainConfig) -> list[Tokens]:
-    """The windows of a validation, each with its last target: one (B, T+1) array a length."""
-    tokens, block = material.split.validation, config.block_size
+def held_out(material: Material, config: TrainConfig) -> Iterator[Tokens]:
+    """The windows of a validation, each with its last target, in arrays of (B, T+1) with at most
+    about `TARGETS_AT_ONCE` targets: what is held out may be larger than memory.
+    """
+    tokens: Stored = material.split.validation
+    block = config.block_size
     windows = validation_windows(len(tokens), block, config.max_validation_tokens)
-    whole = tokens[windows.starts[:, None] + np.arange(block + 1)]
-    tail = tokens[windows.tail :]
-    return [part for part in (whole, tail[None, :]) if part.shape[0] and part.shape[1] > 1]
+    at_once = max(1, TARGETS_AT_ONCE // block)
+    for first in range(0, len(windows.starts), at_once):
+        starts = windows.starts[first : first + at_once]
+        yield np.asarray(tokens[starts[:, None] + np.arange(block + 1)], np.int64)
+    tail = np.asarray(tokens[windows.tail :], np.int64)
+    if len(tail) > 1:
+        yield tail[None, :]
 
 
 @dataclass(frozen=True, slots=True)

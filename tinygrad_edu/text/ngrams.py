@@ -20,7 +20,7 @@ integers: exact for every vocabulary and order.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -152,7 +152,7 @@ class NGramModel:
 
 
 def yardsticks(
-    training: Ids, windows: Sequence[Ids], vocab_size: int, max_order: int = MAX_ORDER
+    training: Ids, windows: Iterable[Ids], vocab_size: int, max_order: int = MAX_ORDER
 ) -> Yardsticks:
     """Losses of n-grams counted in `training` on the targets of `windows`, arrays of (B, T+1).
 
@@ -162,15 +162,15 @@ def yardsticks(
     Raises:
         CorpusError: no windows, or an argument that `NGramModel` refuses.
     """
-    if not windows:
-        raise CorpusError("yardsticks were asked for no windows; give at least one with a target")
     model = NGramModel.fit(training, vocab_size, max_order)
-    found = [model._by_order(part) for part in windows]
-    targets = sum(part.shape[0] * (part.shape[1] - 1) for part in windows)
-    means = [
-        sum(float(_losses(part, n).sum()) for part in found) / targets
-        for n in range(1, model.order + 1)
-    ]
+    sums, targets = [0.0] * model.order, 0
+    for part in windows:
+        found = model._by_order(part)
+        sums = [s + float(_losses(found, n).sum()) for n, s in enumerate(sums, 1)]
+        targets += part.shape[0] * (part.shape[1] - 1)
+    if not targets:
+        raise CorpusError("yardsticks were asked for no windows; give at least one with a target")
+    means = [s / targets for s in sums]
     best = min(range(len(means)), key=means.__getitem__)
     return Yardsticks(math.log(vocab_size), means[0], means[best], best + 1)
 
