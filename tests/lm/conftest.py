@@ -58,6 +58,7 @@ def make_config(tmp_path: Path, text_file: Path) -> Callable[..., lm.TrainConfig
             "checkpoint_interval": 4,
             "sample_length": 5,
             "curve": False,
+            "report": False,
             "tune_allocator": False,
         }
         return lm.TrainConfig(**{**options, **changes})

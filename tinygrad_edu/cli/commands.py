@@ -14,6 +14,7 @@ import tyro
 from tinygrad_edu import lm
 from tinygrad_edu.cli.lr_range import LrRange
 from tinygrad_edu.cli.preparing import Prepare
+from tinygrad_edu.cli.report import Report
 
 FINISHED, DIVERGED, BAD_INPUT, BY_SIGNAL, UNSEEN = 0, 1, 2, 128, 141
 """Exit codes; as shells have it, one that a signal ended has 128 and its number: 130 is Ctrl-C."""
@@ -459,6 +460,7 @@ Command = (
     | Annotated[Prepare, tyro.conf.subcommand("prepare")]
     | Annotated[Tokenizer, tyro.conf.subcommand("tokenizer")]
     | Annotated[Export, tyro.conf.subcommand("export")]
+    | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[LrRange, tyro.conf.subcommand("lr-range")]
     | Annotated[Info, tyro.conf.subcommand("info")]
 )

@@ -65,7 +65,8 @@ def standalone(
         body: HTML, in which all text is escaped.
         data: what the scripts find as JSON, in the element `data`.
         start: the script that begins.
-        scripts, styles: assets, in their order.
+        scripts: assets, in their order.
+        styles: likewise.
     """
     code = "\n".join(map(_asset, scripts))
     style = "".join(map(_asset, styles))

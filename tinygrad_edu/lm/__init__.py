@@ -27,6 +27,7 @@ from tinygrad_edu.lm.llama import Llama, LlamaConfig
 from tinygrad_edu.lm.plan import Plan
 from tinygrad_edu.lm.profiling import StepProfile, profile_step
 from tinygrad_edu.lm.range_test import RangeProgress, RangeTest, range_test
+from tinygrad_edu.lm.report import write_report
 from tinygrad_edu.lm.reporting import Reporter, Result, StepReport, ValidationReport
 from tinygrad_edu.lm.sampling import SamplingOptions, next_token, sample_generators
 from tinygrad_edu.lm.trained import Trained, load_trained
@@ -79,4 +80,5 @@ __all__ = [
     "train",
     "training_batch",
     "validation_batches",
+    "write_report",
 ]

@@ -34,4 +34,5 @@ def share(example: Rendered) -> str:
 
 def _visible(piece: str) -> str:
     """Controls, which a terminal would obey, replaced; line breaks stay."""
-    return "".join(c if c == "\n" or c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in piece)
+    hidden = "\N{REPLACEMENT CHARACTER}"
+    return "".join(c if c == "\n" or c.isprintable() else hidden for c in piece)

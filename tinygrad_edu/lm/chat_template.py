@@ -11,7 +11,7 @@
 Plain text, so that every tokenizer and every model can have it: no symbol is added to a vocabulary
 and no row to an embedding. A turn is a line with its marker, what was said, and a line break; an
 assistant's turn ends with the line `--- end`, after which a model has nothing more to say. Learnt
-are what the assistant said and its end, `\\n--- end\\n`; all else is read only.
+are what the assistant said and its end, a line break and the line `--- end`; all else is read only.
 
 Markers and what was said are turned into tokens each by itself. So no token spans the border of
 what is learnt, and a prompt has the very tokens that training had. A line of what was said that is

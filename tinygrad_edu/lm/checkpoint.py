@@ -7,6 +7,8 @@
     metrics.jsonl       one JSON object a step, and one a validation
     samples.txt         what the model wrote at each validation
     loss.svg            the losses over the steps (`lm.curve`)
+    report.html         the whole run on a page, written at its end (`lm.report`)
+    tensorboard/        the logs as TensorBoard reads them, if asked for (`lm.events`)
     checkpoint/step-N/  all that is needed to go on as if nothing had happened
     checkpoint/best-N.safetensors  the weights of the best validation
     .lock               held by the process that trains (`lm.lock`)

@@ -79,6 +79,7 @@ class TrainConfig:
             from the one before.
         sample_length: tokens of the sample at each validation; 0 for none.
         curve: draw loss.svg at each validation.
+        report: write report.html at the end: curves, samples, attention, embeddings, time.
         tensorboard: also log for TensorBoard, into the folder tensorboard of the run.
         debug: where a loss or gradient is not finite, find the operation in which that began.
         threads: workers that share each batch, with one BLAS thread each; 0 takes one a core.
@@ -126,6 +127,7 @@ class TrainConfig:
     keep_checkpoints: int = 2
     sample_length: int = 200
     curve: bool = True
+    report: bool = True
     tensorboard: bool = False
     debug: bool = False
     threads: int = 0
@@ -184,6 +186,7 @@ CHANGEABLE = (
     "keep_checkpoints",
     "sample_length",
     "curve",
+    "report",
     "tensorboard",
     "debug",
     "threads",

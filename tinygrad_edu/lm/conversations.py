@@ -1,4 +1,4 @@
-"""Conversations to learn from, read from .jsonl or .json and checked: every problem names its place.
+"""Conversations to learn from, read from .jsonl or .json; every problem names its place.
 
 A file holds, one a line (.jsonl) or in a list (.json), either kind of row:
 

@@ -136,6 +136,8 @@ class TerminalReporter(Reporter):
             self._write(sentence)
         if result.measured and self._plan:
             self._write_measured(result.measured, self._plan)
+        if result.report:
+            self._write(f"A page to look at it all: {result.report}")
         folder = shlex.quote(str(result.run))
         if result.interrupted:
             said = f"Stopped at step {result.step:,} and saved. To go on:"

@@ -139,7 +139,7 @@ class Layout(abc.ABC, Generic[Config, Model]):
         return _translated(path, rows)
 
     def module_here(self, path: str) -> str | None:
-        """Our path of one of their modules, with the prefix or without it; None where it is none."""
+        """Our path of one of their modules, with or without the prefix; None where it is none."""
         if path == _HEAD[1]:
             return _HEAD[0]
         bare = path.removeprefix(self.prefix)

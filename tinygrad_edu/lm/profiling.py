@@ -204,7 +204,7 @@ def _taken_apart(learner: Learner, clock: Clock) -> tuple[list[Row], float]:
 def rows_of_a_step(
     learner: Learner, count: int, clock: Clock = time.perf_counter
 ) -> list[Row]:
-    """What each operation takes, as the mean of `count` steps that are made after one for warmth."""
+    """What each operation takes, as the mean of `count` steps; one before them is for warmth."""
     _step(learner)
     profiles = []
     for _ in range(count):

@@ -12,6 +12,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import tinygrad_edu
 from tinygrad_edu.drawing.page import standalone
 from tinygrad_edu.files import write_atomically
@@ -65,7 +67,8 @@ def write_report(
 
 def to_html(data: ReportData) -> str:
     """The page."""
-    title = f"{named(data.config.corpus)}: {data.config.architecture} of {data.parameters:,} parameters"
+    kind = "a Llama" if data.config.architecture == "llama" else "a GPT"
+    title = f"{named(data.config.corpus)}: {kind} of {data.parameters:,} parameters"
     sections = [section for section in _sections(data) if section[2]]
     links = "".join(f'<a href="#{name}">{heading}</a>' for name, heading, _ in sections)
     body = (
@@ -122,7 +125,7 @@ def _numbers(data: ReportData) -> dict[str, Any]:
 
 def _attention_numbers(made: Attention) -> dict[str, Any]:
     """Weights to four digits after the point; of causal ones only what is not ahead."""
-    causal = all((weights.transpose(1, 2, 0)[_ahead(weights)] == 0).all() for weights in made.weights)
+    causal = not any(np.triu(weights, 1).any() for weights in made.weights)
     layers = []
     for number, (path, weights) in enumerate(zip(made.paths, made.weights, strict=True), start=1):
         heads = [
@@ -134,14 +137,6 @@ def _attention_numbers(made: Attention) -> dict[str, Any]:
         ]
         layers.append({"name": f"layer {number}", "path": path, "heads": heads})
     return {"tokens": made.tokens, "causal": causal, "layers": layers}
-
-
-def _ahead(weights: Any) -> Any:
-    """(T, T) of booleans: which positions lie ahead of each."""
-    import numpy as np
-
-    length = weights.shape[-1]
-    return np.arange(length)[None, :] > np.arange(length)[:, None]
 
 
 # The parts.
@@ -189,17 +184,15 @@ def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
         yield f"{tokens / data.spent.median_step:,.0f}", "tokens a second"
 
 
-def _figure(title: str, drawing: str, hint: str = "") -> str:
-    return (
-        f"<figure><h3>{escape(title)}</h3>{drawing}<output>{escape(hint)}</output></figure>"
-    )
+def _figure(title: str, drawing: str) -> str:
+    return f"<figure><h3>{escape(title)}</h3>{drawing}<output></output></figure>"
 
 
 def _curves(data: ReportData) -> str:
     drawn = [chart for chart in charts(data) if chart.drawn]
     if not drawn:
         return ""
-    figures = "".join(_figure(f"{chart.title}, {chart.unit}" if chart.unit else chart.title, chart.svg()) for chart in drawn)
+    figures = "".join(_figure(chart.heading, chart.svg()) for chart in drawn)
     return (
         '<p class="hint">Point at a curve, or press the arrow keys on it, to read its numbers.</p>'
         f'<div class="grid2">{figures}</div>'
@@ -257,7 +250,11 @@ def _attention(made: Attention | None) -> str:
 def _embeddings(made: Embeddings | None) -> str:
     if made is None:
         return ""
-    how = "most frequent tokens" if made.counts else "tokens with the smallest ids (no text was there to count in)"
+    how = (
+        "most frequent tokens"
+        if made.counts
+        else "tokens with the smallest ids (the text was not there to count in)"
+    )
     used = [kind for kind in _KINDS if kind in made.kinds]
     key = "".join(f'<span><i class="{kind}"></i>{kind}</span>' for kind in used)
     share = f"{100 * made.shares[0]:.0f} % and {100 * made.shares[1]:.0f} %"
@@ -334,7 +331,7 @@ def _time(data: ReportData) -> str:
          f"{1e3 * kind.seconds:.2f} ms, {100 * kind.seconds / cost.seconds:.0f} %")
         for kind in cost.kinds
     ]  # fmt: skip
-    parts.append(f'<h3 style="margin-top:20px">One step by one worker: {1e3 * cost.seconds:.1f} ms</h3>')
+    parts.append(f"<h3>One step by one worker: {1e3 * cost.seconds:.1f} ms</h3>")
     parts.append(
         '<div class="key"><span><i class="a"></i>forward</span><span><i class="b"></i>backward'
         '</span><span><i class="c"></i>neither</span></div>'
@@ -353,7 +350,7 @@ def _time(data: ReportData) -> str:
         ("most above weights and optimizer", cost.peak_bytes),
     ]  # fmt: skip
     largest = max(1, *(size for _, size in memory))
-    parts.append('<h3 style="margin-top:20px">Memory of a step</h3>')
+    parts.append('<h3>Memory of a step</h3>')
     parts.append(bars((name, [("a", size / largest)], mebibytes(size)) for name, size in memory))
     return "".join(parts)
 
@@ -364,7 +361,7 @@ def _facts(data: ReportData) -> str:
         (field.name, getattr(data.config, field.name), getattr(default, field.name))
         for field in dataclasses.fields(TrainConfig)
     ]
-    changed = [(name, value, usual) for name, value, usual in options if value != usual and value is not None]
+    changed = [row for row in options if row[1] != row[2] and row[1] is not None]
     rows = "".join(
         f"<tr><th>{name}</th><td><code>{escape(shown(value))}</code></td>"
         f"<td><code>{escape('–' if usual is None else shown(usual))}</code></td></tr>"
@@ -377,7 +374,9 @@ def _facts(data: ReportData) -> str:
         *data.environment.items(),
         ("tinygrad_edu", tinygrad_edu.__version__),
     ]
-    told = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in facts)
+    told = "".join(
+        f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in facts
+    )
     table = (
         "<h3>Options other than the default</h3>"
         '<table class="facts"><thead><tr><th>option</th><th>this run</th><th>default</th></tr>'
@@ -386,6 +385,6 @@ def _facts(data: ReportData) -> str:
         else "<p>All options are the default.</p>"
     )
     return (
-        f'{table}<h3 style="margin-top:20px">Model and machine</h3>'
+        f'{table}<h3>Model and machine</h3>'
         f'<table class="facts"><tbody>{told}</tbody></table>'
     )

@@ -63,6 +63,11 @@ class Chart:
     right: int = 14
 
     @property
+    def heading(self) -> str:
+        """The title, with its unit."""
+        return f"{self.title}, {self.unit}" if self.unit else self.title
+
+    @property
     def drawn(self) -> bool:
         """Whether there is any point to draw."""
         return any(math.isfinite(y) for series in self.series for y in series.y)
@@ -116,10 +121,13 @@ class Chart:
     def _axes(self, frame: Frame) -> Iterator[str]:
         for y in ticks(frame.low, frame.high, 5):
             place = frame.y(y)
-            yield f'<line class="grid" x1="{LEFT}" x2="{frame.right}" y1="{place:.1f}" y2="{place:.1f}"/>'
+            across = f'x1="{LEFT}" x2="{frame.right}" y1="{place:.1f}" y2="{place:.1f}"'
+            yield f'<line class="grid" {across}/>'
             yield f'<text class="tick y" x="{LEFT - 6}" y="{place + 4:.1f}">{short(y)}</text>'
         for x in ticks(frame.first, frame.last, 4):
-            yield f'<text class="tick x" x="{frame.x(x):.1f}" y="{HEIGHT - BOTTOM + 17}">{short(x)}</text>'
+            place = frame.x(x)
+            below = HEIGHT - BOTTOM + 17
+            yield f'<text class="tick x" x="{place:.1f}" y="{below}">{short(x)}</text>'
         yield f'<text class="unit" x="{(LEFT + frame.right) / 2:.0f}" y="{HEIGHT - 4}">steps</text>'
 
     def _level(self, frame: Frame, level: Level) -> str:
@@ -138,13 +146,14 @@ class Chart:
         named = [(level.y, level.name, level.kind) for level in self.levels]
         for series in self.series:
             finite = [y for y in series.y if math.isfinite(y)]
-            if finite:
+            if finite and series.kind != "raw":
                 named.append((finite[-1], f"{series.name} {finite[-1]:.2f}", series.kind))
         wanted = [-frame.y(min(max(y, frame.low), frame.high)) for y, _, _ in named]
         places = spread(wanted, LABEL, -(HEIGHT - BOTTOM), -TOP)
         for (_, name, kind), place in zip(named, places, strict=True):
             x = frame.right + 6
-            yield f'<text class="name {kind}" x="{x}" y="{-place + 4:.1f}">{html.escape(name)}</text>'
+            words = html.escape(name)
+            yield f'<text class="name {kind}" x="{x}" y="{-place + 4:.1f}">{words}</text>'
 
 
 @dataclass(frozen=True)
@@ -183,7 +192,7 @@ def _line(frame: Frame, series: Series) -> str:
         parts.append(f"{pen}{across:.2f} {down:.2f}")
         pen = "L"
         if series.marked:
-            dots.append(f'<circle class="dot {series.kind}" cx="{across:.2f}" cy="{down:.2f}" r="3"/>')
+            dots.append(f'<circle class="dot" cx="{across:.2f}" cy="{down:.2f}" r="3"/>')
     path = f'<path class="line {series.kind}" d="{"".join(parts)}"/>' if parts else ""
     return path + "".join(dots)
 
@@ -246,11 +255,13 @@ def cells(
         'steps; arrow keys move">'
     ]
     for r, part in enumerate(rows):
-        made.append(f'<text class="row" x="{LABELS - 8}" y="{ROW * r + 15}">{html.escape(part)}</text>')
+        words = html.escape(part)
+        made.append(f'<text class="row" x="{LABELS - 8}" y="{ROW * r + 15}">{words}</text>')
         for c, value in enumerate(values[r]):
             if value is None:
                 continue
-            strength = 0.0 if value <= 0 else 0.08 + 0.92 * (math.log(value) - low) / ((high - low) or 1)
+            share = (math.log(value) - low) / ((high - low) or 1) if value > 0 else 0.0
+            strength = 0.08 + 0.92 * share
             made.append(
                 f'<rect class="cell" data-r="{r}" data-c="{c}" x="{LABELS + width * c:.2f}" '
                 f'y="{ROW * r}" width="{width:.2f}" height="{ROW - 2}" '
@@ -259,7 +270,8 @@ def cells(
     apart = max(1, -(-len(columns) // 8))
     for c in range(0, len(columns), apart):
         x = LABELS + width * (c + 0.5)
-        made.append(f'<text class="tick x" x="{x:.1f}" y="{ROW * len(rows) + 15}">{html.escape(columns[c])}</text>')
+        words = html.escape(columns[c])
+        made.append(f'<text class="tick x" x="{x:.1f}" y="{ROW * len(rows) + 15}">{words}</text>')
     return "".join(made) + "</svg>"
 
 

@@ -60,4 +60,5 @@ def principal_plane(points: NDArray[np.floating]) -> Plane:
     largest = np.take_along_axis(axes, np.abs(axes).argmax(axis=1)[:, None], axis=1)
     variance = sizes**2
     shares = variance[:2] / (variance.sum() or 1.0)
-    return Plane(middle, axes * np.where(largest < 0, -1.0, 1.0), (float(shares[0]), float(shares[1])))
+    upright = axes * np.where(largest < 0, -1.0, 1.0)
+    return Plane(middle, upright, (float(shares[0]), float(shares[1])))

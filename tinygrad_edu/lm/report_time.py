@@ -86,7 +86,8 @@ class _Noise:
     validation_targets = 0
 
     def __init__(self, config: TrainConfig, symbols: int) -> None:
-        ids = np.random.default_rng(0).integers(0, symbols, (config.batch_size, config.block_size + 1))
+        shape = (config.batch_size, config.block_size + 1)
+        ids = np.random.default_rng(0).integers(0, symbols, shape)
         self._batch = ids[:, :-1], ids[:, 1:]
 
     def batch(self, step: int) -> Batch:

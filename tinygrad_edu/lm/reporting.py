@@ -95,6 +95,7 @@ class Result:
         measured: speed and memory; None where no step was made.
         history: every loss, for a drawing; None likewise.
         signal: the number of the signal that came, if one did.
+        report: the page of it all, if one was written.
     """
 
     run: Path
@@ -109,6 +110,7 @@ class Result:
     measured: Measured | None = None
     history: History | None = None
     signal: int | None = None
+    report: Path | None = None
 
 
 class Reporter:

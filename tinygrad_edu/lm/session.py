@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tinygrad_edu.lm import checkpoint, curve, diagnosis, rescue, yardsticks
+from tinygrad_edu.lm import checkpoint, curve, diagnosis, report, rescue, yardsticks
 from tinygrad_edu.lm.config import TrainConfig, fixed_options
 from tinygrad_edu.lm.data import stream
 from tinygrad_edu.lm.errors import DivergenceError, RunError, SamplingError
@@ -101,7 +101,7 @@ class Session:
                     self._loop()
                 except OSError as error:
                     raise rescue.rescued(self, error) from error
-            result = self._result()
+            result = self._with_report(self._result())
             self.reporter.finished(result)
             return result
         finally:
@@ -134,6 +134,19 @@ class Session:
             if self.config.patience and self.best and not self._interrupted():
                 best = checkpoint.read_best(self.run, self.best.step)
                 checkpoint.publish(self.run, best)
+
+    def _with_report(self, result: Result) -> Result:
+        """`result` with the page of the run; where that cannot be written, all else is there."""
+        if not self.config.report or result.interrupted:
+            return result
+        self.reporter.measuring("what is to be seen in report.html")
+        lessons = self.learner.lessons
+        try:
+            path = report.write_report(self.run, lessons=lessons, verdict=result.verdict)
+        except OSError as error:
+            said = f"{report.REPORT} could not be written: {error.strerror or error}."
+            return replace(result, verdict=(*result.verdict, said))
+        return replace(result, report=path)
 
     def _validated(self) -> bool:
         """Whether the logs have the validation of this step."""

@@ -230,15 +230,25 @@ class Report {
     const data = this.data.embeddings;
     const own = document.querySelector('.own');
     const svgs = [...document.querySelectorAll('.plane')];
-    const extent = points => Math.max(1e-9, ...points.flat().map(Math.abs));
-    const both = Math.max(extent(data.before), extent(data.after));
+    // One scale for both directions, so that distances are distances; the cross is the middle of
+    // all trained tokens.
+    const frame = points => {
+      const [xs, ys] = [0, 1].map(axis => [...points.map(point => point[axis]), 0]);
+      const ends = [xs, ys].map(all => [Math.min(...all), Math.max(...all)]);
+      const scale = 410 / Math.max(1e-9, ...ends.map(([low, high]) => high - low));
+      const [x, y] = ends.map(([low, high]) => (low + high) / 2);
+      return { x: at => 230 + (at - x) * scale, y: at => 230 - (at - y) * scale };
+    };
     const lay = () => svgs.forEach(svg => {
       const points = data[svg.dataset.plane];
-      const scale = 205 / (own.checked ? extent(points) : both);
+      const to = frame(own.checked ? points : [...data.before, ...data.after]);
       svg.querySelectorAll('text').forEach((label, i) => {
-        label.setAttribute('x', (230 + points[i][0] * scale).toFixed(1));
-        label.setAttribute('y', (230 - points[i][1] * scale).toFixed(1));
+        label.setAttribute('x', to.x(points[i][0]).toFixed(1));
+        label.setAttribute('y', to.y(points[i][1]).toFixed(1));
       });
+      const [level, upright] = svg.querySelectorAll('.axis');
+      for (const end of ['y1', 'y2']) level.setAttribute(end, to.y(0).toFixed(1));
+      for (const end of ['x1', 'x2']) upright.setAttribute(end, to.x(0).toFixed(1));
     });
     own.addEventListener('change', lay);
     lay();
