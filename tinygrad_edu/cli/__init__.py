@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     _never_fail_to_print()
-    from tinygrad_edu.cli.commands import BAD_INPUT, BY_SIGNAL, DIVERGED, FINISHED
+    from tinygrad_edu.cli.codes import BAD_INPUT, BY_SIGNAL, DIVERGED, FINISHED
 
     try:
         code: int = parse(arguments).run()

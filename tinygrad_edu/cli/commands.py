@@ -12,12 +12,12 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from tinygrad_edu import lm
+from tinygrad_edu.cli.codes import BY_SIGNAL, FINISHED, UNSEEN
+from tinygrad_edu.cli.finetuning import ChatCommand, Finetune, Merge
 from tinygrad_edu.cli.lr_range import LrRange
 from tinygrad_edu.cli.preparing import Prepare
 from tinygrad_edu.cli.report import Report
 
-FINISHED, DIVERGED, BAD_INPUT, BY_SIGNAL, UNSEEN = 0, 1, 2, 128, 141
-"""Exit codes; as shells have it, one that a signal ended has 128 and its number: 130 is Ctrl-C."""
 SHOWN = 40
 """Symbols that `sample --show-probabilities` writes at most."""
 
@@ -451,6 +451,9 @@ class Info:
 Command = (
     Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Sample, tyro.conf.subcommand("sample")]
+    | Annotated[Finetune, tyro.conf.subcommand("finetune")]
+    | Annotated[ChatCommand, tyro.conf.subcommand("chat")]
+    | Annotated[Merge, tyro.conf.subcommand("merge")]
     | Annotated[Demo, tyro.conf.subcommand("demo")]
     | Annotated[Draw, tyro.conf.subcommand("draw")]
     | Annotated[Debug, tyro.conf.subcommand("debug")]

@@ -14,12 +14,16 @@ from tinygrad_edu.lm.cost import Cost, parameters_by_group, step_cost
 from tinygrad_edu.lm.data import split_tokens, training_batch, validation_batches
 from tinygrad_edu.lm.errors import (
     ConfigError,
+    ConversationError,
     DivergenceError,
     RunError,
     SamplingError,
     TextError,
 )
 from tinygrad_edu.lm.evaluation import Evaluation, evaluate, evaluating
+from tinygrad_edu.lm.finetune_config import FinetuneConfig
+from tinygrad_edu.lm.finetuning import finetune, merge, resume_finetuning
+from tinygrad_edu.lm.finetuning import prepare as prepare_finetuning
 from tinygrad_edu.lm.gpt import GPT, GPTConfig
 from tinygrad_edu.lm.huggingface import load_huggingface, save_huggingface
 from tinygrad_edu.lm.language_model import LanguageModel
@@ -36,9 +40,11 @@ from tinygrad_edu.lm.trainer import resume, train
 __all__ = [
     "GPT",
     "ConfigError",
+    "ConversationError",
     "Cost",
     "DivergenceError",
     "Evaluation",
+    "FinetuneConfig",
     "GPTConfig",
     "LanguageModel",
     "Llama",
@@ -59,17 +65,21 @@ __all__ = [
     "ValidationReport",
     "evaluate",
     "evaluating",
+    "finetune",
     "from_toml",
     "load_adapter",
     "load_huggingface",
     "load_trained",
+    "merge",
     "next_token",
     "parameters_by_group",
+    "prepare_finetuning",
     "profile_step",
     "range_test",
     "read_config",
     "read_config_file",
     "resume",
+    "resume_finetuning",
     "sample_generators",
     "save_adapter",
     "save_huggingface",

@@ -20,6 +20,7 @@ from tinygrad_edu.lm.gpt import GPT, GPTConfig
 from tinygrad_edu.lm.language_model import LanguageModel
 from tinygrad_edu.lm.lessons import Batch, Lessons, targets_in
 from tinygrad_edu.lm.llama import Llama, LlamaConfig
+from tinygrad_edu.lm.safetensors_files import Arrays
 from tinygrad_edu.optim.clip import norm_of
 from tinygrad_edu.parallel import Workers, make_workers, split_batch
 
@@ -134,6 +135,22 @@ class Learner:
     def close(self) -> None:
         """End the workers."""
         self.workers.close()
+
+    def weights(self) -> Arrays:
+        """What training changes, as NumPy arrays: the weights that are not frozen."""
+        frozen = {n for n, p in self.model.named_parameters() if not p.requires_grad}
+        state = self.model.state_dict()
+        return {name: value.numpy() for name, value in state.items() if name not in frozen}
+
+    def load_weights(self, weights: Arrays) -> None:
+        """Take what `weights` gave.
+
+        Raises:
+            StateDictError, ValueError: some are missing, left over or of another shape.
+        """
+        own = {name: value.numpy() for name, value in self.model.state_dict().items()}
+        frozen = {name: own[name] for name in own.keys() - self.weights().keys()}
+        self.model.load_state_dict({**frozen, **weights})
 
     def optimizer_bytes(self) -> int:
         """What the optimizer's averages take now."""

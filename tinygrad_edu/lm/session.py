@@ -84,7 +84,7 @@ class Session:
 
     def _load(self, state: checkpoint.Checkpoint) -> None:
         try:
-            self.learner.model.load_state_dict(state.weights)
+            self.learner.load_weights(state.weights)
             self.learner.optimizer.load_state_dict(state.optimizer)
         except (StateDictError, ValueError, KeyError) as error:
             raise RunError(
@@ -343,8 +343,8 @@ class Session:
             checkpoint.write_best(self.run, self.best.step, self.weights())
 
     def weights(self) -> Arrays:
-        """The model's, as NumPy arrays."""
-        return {name: value.numpy() for name, value in self.learner.model.state_dict().items()}
+        """What a checkpoint keeps of the model."""
+        return self.learner.weights()
 
     def _draw(self) -> None:
         """`loss.svg`, once there is something to see."""

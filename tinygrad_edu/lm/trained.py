@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tinygrad_edu import text
+from tinygrad_edu import nn, text
+from tinygrad_edu.files import write_atomically
 from tinygrad_edu.lm import checkpoint, shipped
+from tinygrad_edu.lm.adapters import base_digest
 from tinygrad_edu.lm.config import TrainConfig
 from tinygrad_edu.lm.errors import RunError
+from tinygrad_edu.lm.finetune_config import FinetuneConfig
+from tinygrad_edu.lm.gpt import GPT, GPTConfig
 from tinygrad_edu.lm.huggingface import load_huggingface
 from tinygrad_edu.lm.language_model import LanguageModel
 from tinygrad_edu.lm.learner import new_model
+from tinygrad_edu.lm.llama import Llama, LlamaConfig
 from tinygrad_edu.lm.material import opening
+from tinygrad_edu.lm.safetensors_files import Arrays, read_json
 from tinygrad_edu.lm.sampling import Predict, SamplingOptions, continuations, sample_generators
 from tinygrad_edu.lm.writing import StopStrings, pieces
 from tinygrad_edu.nn import StateDictError
+
+MODEL_CONFIG = "model.json"
+"""The sizes of a fine-tuned model, whose base may have parts that no run of ours has."""
 
 
 @dataclass(frozen=True)
@@ -104,9 +115,15 @@ class Trained:
 def _from_huggingface(folder: Path) -> Trained:
     model = load_huggingface(folder)
     sizes = model.config
+    of_llama: dict[str, Any] = {}
+    if isinstance(sizes, LlamaConfig):
+        of_llama = {
+            "architecture": "llama", "num_kv_heads": sizes.num_kv_heads,
+            "hidden_dim": sizes.hidden_dim, "tied_head": sizes.tied_head,
+        }  # fmt: skip
     config = TrainConfig(
         block_size=sizes.block_size, num_layers=sizes.num_layers, num_heads=sizes.num_heads,
-        embed_dim=sizes.embed_dim, tokenizer=str(folder), corpus=(str(folder),),
+        embed_dim=sizes.embed_dim, tokenizer=str(folder), corpus=(str(folder),), **of_llama,
     )  # fmt: skip
     tokenizer = text.load_tokenizer(folder)
     if tokenizer.vocab_size > sizes.vocab_size:
@@ -143,10 +160,53 @@ def load_trained(run: str | Path) -> Trained:
     tokenizer = text.load_tokenizer(run / checkpoint.TOKENIZER)
     stored = checkpoint.read_arrays(run / checkpoint.MODEL)
     weights = {name: array.astype(np.float32) for name, array in stored.items()}
-    model = new_model(config, tokenizer.vocab_size, np.random.default_rng(0))
     try:
-        model.load_state_dict(weights)
-    except StateDictError as error:
+        if isinstance(config, FinetuneConfig) and config.lora_rank:
+            model = _with_adapters(run, config, weights)
+        else:
+            model = _empty_model(run, config, tokenizer)
+            model.load_state_dict(weights)
+    except (StateDictError, ValueError) as error:
+        if isinstance(error, RunError):
+            raise
         raise RunError(f"{run / checkpoint.MODEL} does not fit the run: {error}") from error
     model.eval()
     return Trained(config, tokenizer, model)
+
+
+def describe_model(folder: Path, model: LanguageModel) -> None:
+    """Write the sizes of a model beside its weights, all that its config has (`MODEL_CONFIG`)."""
+    about = {"architecture": type(model).__name__, **asdict(cast(Any, model.config))}
+    write_atomically(folder / MODEL_CONFIG, json.dumps(about, indent=1) + "\n")
+
+
+def _empty_model(run: Path, config: TrainConfig, tokenizer: text.Tokenizer) -> LanguageModel:
+    """A model of the run's sizes, whose weights are to be filled in."""
+    path = run / MODEL_CONFIG
+    if not path.exists():
+        return new_model(config, tokenizer.vocab_size, np.random.default_rng(0))
+    about = read_json(path)
+    try:
+        kind = about.pop("architecture")
+        if kind == "Llama":
+            return Llama(LlamaConfig(**about), np.random.default_rng(0))
+        return GPT(GPTConfig(**about), np.random.default_rng(0))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise RunError(f"{path} does not describe a model: {error}") from error
+
+
+def _with_adapters(run: Path, config: FinetuneConfig, weights: Arrays) -> LanguageModel:
+    """The base of a fine-tuning run, its adapters put into its weights."""
+    model = load_trained(config.base).model
+    digest = base_digest(model)
+    if digest != config.base_sha256:
+        raise RunError(
+            f"{run} holds adapters of another base than {config.base} is now (the digest of its "
+            f"weights begins with {digest[:8]}, and not with {config.base_sha256[:8]}); put that "
+            "base back, or name where it is in config.toml"
+        )
+    adapter = nn.add_lora(model, config.lora_rank, config.lora_alpha, config.lora_targets)
+    adapter.load_state_dict(weights)
+    adapter.merge()
+    adapter.remove()
+    return model

@@ -21,6 +21,7 @@ from tinygrad_edu.lm.config import TrainConfig, fixed_options, shown
 from tinygrad_edu.lm.cost import parameters_by_group, step_cost
 from tinygrad_edu.lm.errors import ConfigError, RunError
 from tinygrad_edu.lm.evaluation import evaluate_batches
+from tinygrad_edu.lm.finetune_config import FinetuneConfig
 from tinygrad_edu.lm.interrupt import limited_threads
 from tinygrad_edu.lm.learner import Learner, model_config, new_model, schedule_of
 from tinygrad_edu.lm.lessons import steps_for
@@ -49,6 +50,8 @@ def train(
         RunError: `config.run` is taken, by a run or by another process.
         DivergenceError: a loss or gradient that is not finite; the last checkpoint stays.
     """
+    if isinstance(config, FinetuneConfig):
+        raise ConfigError("these are the options of a fine-tuning run; give them to finetune")
     material = read_material(config)
     with limited_threads(1):
         tuned = config.tune_allocator and allocator.tune()
@@ -86,7 +89,11 @@ def resume(
         ConfigError: an option that cannot change.
     """
     run = Path(run)
-    checkpoint.read_config(run)  # no lock is to be left in a folder that is no run
+    # Read before it is locked: no lock is to be left in a folder that is no run.
+    if isinstance(checkpoint.read_config(run), FinetuneConfig):
+        raise RunError(
+            f"{run} is a fine-tuning run; go on with it with tinygrad-edu finetune --resume {run}"
+        )
     with held(run):
         return _resume(run, config, reporter or Reporter(), clock)
 

@@ -1,0 +1,245 @@
+"""Fine-tuning runs: what learns and what stays, exact resume, adapters, merging, talking."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tinygrad_edu as tg
+from tinygrad_edu import lm, nn
+from tinygrad_edu.cli import main
+from tinygrad_edu.lm.adapters import base_digest
+from tinygrad_edu.lm.chat import Chat
+from tinygrad_edu.lm.checkpoint import load_checkpoint
+from tinygrad_edu.lm.finetuning import adapters_of
+from tinygrad_edu.lm.interrupt import Interruption
+
+TEXT = "--- user\nabcdefghijklmnopqrstuvwxyz 0123456789+\n" * 60
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("base")
+    (folder / "text.txt").write_text(TEXT)
+    config = lm.TrainConfig(
+        corpus=(str(folder / "text.txt"),), run=folder / "run", num_layers=1, num_heads=2,
+        embed_dim=32, block_size=48, steps=4, threads=1, curve=False, sample_length=0,
+        tune_allocator=False,
+    )  # fmt: skip
+    return lm.train(config).run
+
+
+@pytest.fixture
+def chat(tmp_path: Path) -> Path:
+    path = tmp_path / "chat.jsonl"
+    rows = [{"instruction": f"{a}+{b}", "output": str(a + b)} for a in range(4) for b in range(5)]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return path
+
+
+def options(base: Path, chat: Path, **more: Any) -> lm.FinetuneConfig:
+    given: dict[str, Any] = {
+        "base": str(base), "corpus": (str(chat),), "run": chat.parent / "tuned", "steps": 6,
+        "batch_size": 4, "validation_interval": 3, "checkpoint_interval": 3, "sample_length": 4,
+        "threads": 1, "curve": False, "tune_allocator": False,
+    }  # fmt: skip
+    return lm.FinetuneConfig(**{**given, **more})
+
+
+def logits(model: lm.LanguageModel) -> Any:
+    with tg.no_grad():
+        return model(np.arange(30)[None, :]).numpy()
+
+
+def test_adapters_change_nothing_at_the_start(base: Path, chat: Path) -> None:
+    model = lm.load_trained(base).model
+    before, digest = logits(model), base_digest(model)
+    adapter = adapters_of(model, options(base, chat, lora_rank=4))
+    assert adapter is not None
+    assert np.array_equal(logits(model), before) and base_digest(model) == digest
+
+
+def test_only_the_adapters_learn_and_only_they_are_saved(base: Path, chat: Path) -> None:
+    before = (base / "model.safetensors").read_bytes()
+    prepared = lm.prepare_finetuning(options(base, chat, lora_rank=4))
+    digest = base_digest(prepared.base.model)
+    run = lm.finetune(prepared).run
+    assert (base / "model.safetensors").read_bytes() == before
+    assert base_digest(prepared.base.model) == digest
+    state = load_checkpoint(run)
+    assert {name.rpartition(".")[2] for name in state.weights} == {"lora_A", "lora_B"}
+    assert any(np.abs(a).max() > 0 for n, a in state.weights.items() if n.endswith("lora_B"))
+    trained = sum(a.size for a in state.weights.values())
+    averages = [a for s in state.optimizer["state"].values() for a in s.values()
+                if getattr(a, "size", 1) > 1]  # fmt: skip
+    assert sum(a.size for a in averages) == 2 * trained
+
+
+def test_merged_is_unmerged_and_what_is_loaded(base: Path, chat: Path, tmp_path: Path) -> None:
+    prepared = lm.prepare_finetuning(options(base, chat, lora_rank=4))
+    run = lm.finetune(prepared).run
+    unmerged = logits(prepared.base.model.eval())
+    merged = lm.load_trained(run).model
+    assert not any(isinstance(m, nn.LoRALinear) for m in merged.modules())
+    assert np.abs(logits(merged) - unmerged).max() < 1e-5
+    assert not np.allclose(logits(lm.load_trained(base).model), unmerged, atol=1e-3)
+    again = lm.load_trained(lm.merge(run, tmp_path / "merged")).model
+    assert np.array_equal(logits(again), logits(merged))
+    beside = lm.load_trained(base).model
+    lm.load_adapter(beside, run / "adapter")
+    assert np.array_equal(logits(beside), unmerged)
+
+
+class Presses(lm.Reporter):
+    """Ctrl-C after a step."""
+
+    def __init__(self, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.step, self.pressed = step, False
+        monkeypatch.setattr(Interruption, "requested", property(lambda _: self.pressed))
+
+    def stepped(self, report: lm.StepReport) -> None:
+        self.pressed = report.step == self.step
+
+
+@pytest.mark.parametrize("rank", [0, 4])
+def test_a_run_that_is_interrupted_ends_with_the_same_bits(
+    rank: int, base: Path, chat: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = lm.finetune(options(base, chat, lora_rank=rank)).run
+    with monkeypatch.context() as patch:
+        cut = lm.finetune(
+            options(base, chat, lora_rank=rank, run=tmp_path / "cut"), Presses(2, patch)
+        )
+    assert cut.interrupted and cut.step == 2
+    result = lm.resume_finetuning(cut.run)
+    assert result.step == 6 and not result.interrupted
+    one, other = load_checkpoint(whole), load_checkpoint(cut.run)
+    assert one.weights.keys() == other.weights.keys()
+    for name, array in one.weights.items():
+        assert np.array_equal(array, other.weights[name]), name
+    assert (whole / "samples.txt").read_text() == (cut.run / "samples.txt").read_text()
+    with pytest.raises(lm.RunError, match="has made all its 6 steps"):
+        lm.resume_finetuning(cut.run)
+
+
+def test_workers_and_accumulation_give_the_gradient_of_the_whole_batch(
+    base: Path, chat: Path, tmp_path: Path
+) -> None:
+    found = []
+    for number, more in enumerate(({"batch_size": 4}, {"batch_size": 2, "accumulate": 2})):
+        config = options(base, chat, run=tmp_path / str(number), steps=1, **more)
+        found.append(load_checkpoint(lm.finetune(config).run).weights)
+    for name, array in found[0].items():
+        assert np.allclose(array, found[1][name], atol=1e-5), name
+
+
+def test_two_examples_are_learnt_by_heart(base: Path, chat: Path, tmp_path: Path) -> None:
+    rows = [{"instruction": "ab", "output": "xyz"}, {"instruction": "cd", "output": "42"}]
+    chat.write_text("\n".join(map(json.dumps, rows)))
+    config = options(
+        base, chat, validation_fraction=0.0, steps=150, learning_rate=1e-2, batch_size=2,
+        checkpoint_interval=150, validation_interval=150,
+    )  # fmt: skip
+    talk = Chat(lm.load_trained(lm.finetune(config).run))
+    assert "".join(talk.reply("ab")) == "xyz"
+    talk.reset()
+    assert "".join(talk.reply("cd")) == "42"
+    assert [m.content for m in talk.messages] == ["cd", "42"]
+
+
+def test_what_no_longer_fits_is_forgotten_oldest_first(base: Path) -> None:
+    talk = Chat(lm.load_trained(base), max_new_tokens=2)
+    list(talk.reply("a"))
+    list(talk.reply("b"))
+    assert talk.forgotten > 0 and talk.messages[0].content == "b"
+    with pytest.raises(lm.SamplingError, match="say it shorter"):
+        talk.reply("a" * 40)
+    assert talk.messages[0].content == "b"
+
+
+def test_another_base_and_changed_conversations_are_refused(
+    base: Path, chat: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import shutil
+
+    own = tmp_path / "own"
+    shutil.copytree(base, own)
+    with monkeypatch.context() as patch:
+        run = lm.finetune(options(own, chat, lora_rank=2), Presses(3, patch)).run
+    chat.write_text(chat.read_text() + "\n" + json.dumps({"instruction": "9", "output": "9"}))
+    with pytest.raises(lm.RunError, match="are not those that it was started with"):
+        lm.resume_finetuning(run)
+    other = lm.TrainConfig(
+        **{**vars(lm.read_config(own)), "run": tmp_path / "other", "seed": 7}
+    )
+    shutil.copy(lm.train(other).run / "model.safetensors", own / "model.safetensors")
+    with pytest.raises(lm.RunError, match="is not the base that this run was started with"):
+        lm.resume_finetuning(run)
+    with pytest.raises(lm.RunError, match="holds adapters of another base"):
+        lm.load_trained(run)
+
+
+def test_train_points_to_finetune_and_finetune_to_train(base: Path, chat: Path) -> None:
+    run = lm.finetune(options(base, chat)).run
+    with pytest.raises(lm.RunError, match="finetune --resume"):
+        lm.resume(run)
+    with pytest.raises(lm.RunError, match="train --resume"):
+        lm.resume_finetuning(base)
+    with pytest.raises(lm.RunError, match="nothing to merge"):
+        lm.merge(base, chat.parent / "merged")
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"lora_rank": -1}, "--lora-rank is -1"),
+        ({"lora_alpha": 0.0}, "--lora-alpha is 0"),
+        ({"lora_targets": ()}, "--lora-targets is empty"),
+        ({"minutes": 1.0}, "--minutes is not for fine-tuning"),
+        ({"lora_rank": 500}, "rank=500"),
+        ({"lora_rank": 2, "lora_targets": ("nope",)}, "no linear layer for targets"),
+    ],
+)
+def test_options_that_cannot_be_meant_are_refused(
+    more: dict[str, Any], said: str, base: Path, chat: Path
+) -> None:
+    with pytest.raises(lm.ConfigError, match=said):
+        lm.finetune(options(base, chat, **more))
+
+
+@pytest.fixture
+def keyboard(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def types(*lines: str) -> None:
+        monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
+
+    return types
+
+
+def test_the_commands_end_to_end(
+    base: Path, chat: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], keyboard: Any
+) -> None:
+    run, merged = str(tmp_path / "tuned"), str(tmp_path / "merged")
+    made = ["finetune", str(base), "--data", str(chat), "--lora-rank", "4", "--steps", "3"]
+    assert main([*made, "--run", run, "--threads", "1"]) == 0
+    said = capsys.readouterr().out
+    for part in (
+        ">>", "tokens are learnt", "none on both sides", "trainable parameters:",
+        "training all would take", "adapter_model.safetensors", f"tinygrad-edu chat {run}",
+    ):  # fmt: skip
+        assert part in said, part
+    assert main(["merge", run, "-o", merged]) == 0
+    keyboard("1+1", "/reset", "é", "/quit")
+    assert main(["chat", merged, "--max-new-tokens", "5"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.count("model> ") == 2 and "é" in captured.err
+    assert main(["finetune", str(base)]) == 2
+    assert "--data are needed" in capsys.readouterr().err
+    chat.write_text('{"instruction": "a", "output": "b"}\n{broken\n')
+    assert main([*made, "--run", str(tmp_path / "no")]) == 2
+    assert f"{chat}, line 2: is not JSON" in capsys.readouterr().err
+    assert not (tmp_path / "no").exists()

@@ -1,0 +1,195 @@
+"""`tinygrad-edu finetune`, `chat` and `merge`."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from tinygrad_edu import lm
+from tinygrad_edu.cli.codes import BY_SIGNAL, FINISHED, UNSEEN
+from tinygrad_edu.lm.finetuning import ADAPTER
+
+
+@dataclass(frozen=True)
+class Finetune:
+    """Let a trained model learn to answer, from conversations.
+
+    Only what the assistant says, and the mark that ends it, is learnt. All weights learn, or with
+    --lora-rank adapters beside a base that stays as it is.
+
+    Attributes:
+        base: the folder of a run, one in Hugging Face's layout, or a model that comes with the
+            package.
+        data: .jsonl or .json files, a conversation a row: {"messages": [{"role": "user",
+            "content": …}, …]}, or {"instruction": …, "input": …, "output": …}.
+        resume: go on with the fine-tuning run in this folder, with its options.
+        run_folder: the folder of the run; by default the next free one under runs/.
+        lora_rank: of the adapters; 0 trains all weights.
+        lora_alpha: their scale is alpha/rank.
+        lora_targets: names or patterns of the layers that get one.
+        epochs: how often to read the conversations.
+        steps: updates in all, in the place of epochs.
+        batch_size: conversations at a time.
+        accumulate: batches whose gradients are added up for one step.
+        learning_rate: by default 5e-4, or with adapters 5e-3.
+        weight_decay: AdamW's, on matrices only.
+        validation_fraction: the share of the conversations that is held out; equal ones are on one
+            side.
+        validation_interval: steps from one validation, with an answer, to the next.
+        patience: validations that may be no better before training stops; 0 never stops.
+        sample_length: tokens of the answer at each validation.
+        seed: decides adapters and order.
+        threads: workers that share each batch; 0 takes one a core.
+    """
+
+    base: Annotated[str, tyro.conf.arg(metavar="BASE"), tyro.conf.Positional] = ""
+    data: tuple[str, ...] = ()
+    resume: Path | None = None
+    run_folder: Annotated[Path | None, tyro.conf.arg(name="run")] = None
+    lora_rank: int = 0
+    lora_alpha: float = 16.0
+    lora_targets: tuple[str, ...] = ("*",)
+    epochs: float | None = None
+    steps: int = 0
+    batch_size: int = 8
+    accumulate: int = 1
+    learning_rate: float = 0.0
+    weight_decay: float = 0.0
+    validation_fraction: float = 0.1
+    validation_interval: int = 50
+    patience: int = 0
+    sample_length: int = 60
+    seed: int = 1
+    threads: int = 0
+
+    def run(self) -> int:
+        """Show one example with its mask, fine-tune, and say what was saved."""
+        from rich.console import Console
+
+        from tinygrad_edu.lm.chat_shown import share, shown
+        from tinygrad_edu.lm.display import TerminalReporter
+
+        reporter = TerminalReporter()
+        if self.resume is not None:
+            if self.base or self.data:
+                raise lm.ConfigError(
+                    "--resume was given with a base or --data; a run has its own: leave them out"
+                )
+            result = lm.resume_finetuning(self.resume, reporter)
+        else:
+            prepared = lm.prepare_finetuning(self._config())
+            example = prepared.division.training[0].kept
+            console = Console(highlight=False)
+            console.print(f"One example, learnt is what stands between >> and <<: {share(example)}")
+            console.print(shown(prepared.base.tokenizer, example))
+            console.print()
+            result = lm.finetune(prepared, reporter)
+        if result.interrupted:
+            return BY_SIGNAL + (result.signal or 0)
+        _say_what_was_saved(result.run)
+        return UNSEEN if reporter.lost else FINISHED
+
+    def _config(self) -> lm.FinetuneConfig:
+        if not self.base or not self.data:
+            raise lm.ConfigError(
+                "a base and --data are needed: tinygrad-edu finetune BASE --data chat.jsonl"
+            )
+        return lm.FinetuneConfig(
+            base=self.base, corpus=self.data, run=self.run_folder, lora_rank=self.lora_rank,
+            lora_alpha=self.lora_alpha, lora_targets=self.lora_targets, epochs=self.epochs,
+            steps=self.steps, batch_size=self.batch_size, accumulate=self.accumulate,
+            learning_rate=self.learning_rate, weight_decay=self.weight_decay,
+            validation_fraction=self.validation_fraction,
+            validation_interval=self.validation_interval, patience=self.patience,
+            sample_length=self.sample_length, seed=self.seed, threads=self.threads,
+        )  # fmt: skip
+
+
+def _say_what_was_saved(run: Path) -> None:
+    """The files with their sizes, and the two commands that use them."""
+    files = [run / "model.safetensors", run / ADAPTER / "adapter_model.safetensors"]
+    for path in files:
+        if path.exists():
+            print(f"saved {path}: {path.stat().st_size:,} bytes")
+    print(f"talk with it:  tinygrad-edu chat {run}")
+    print(f"one model:     tinygrad-edu merge {run} --output FOLDER")
+
+
+@dataclass(frozen=True)
+class ChatCommand:
+    """Talk with a fine-tuned model.
+
+    /reset forgets what was said, /quit ends, as does the end of the input.
+
+    Attributes:
+        run_folder: the folder of a fine-tuning run, or a merged one.
+        system: what the model is told beforehand.
+        temperature: 0 always takes the likeliest token.
+        top_p: draw among the fewest likeliest tokens that reach this sum.
+        max_new_tokens: of an answer, at most.
+        seed: another seed gives other answers.
+    """
+
+    run_folder: Annotated[Path, tyro.conf.arg(name="run", metavar="RUN"), tyro.conf.Positional]
+    system: str = ""
+    temperature: float = 0.0
+    top_p: float = 1.0
+    max_new_tokens: int = 200
+    seed: int = 1
+
+    def run(self) -> int:
+        """Ask and answer until the end."""
+        from tinygrad_edu import text
+        from tinygrad_edu.lm.chat import Chat
+        from tinygrad_edu.lm.display import printable
+
+        options = lm.SamplingOptions(temperature=self.temperature, top_p=self.top_p)
+        chat = Chat(
+            lm.load_trained(self.run_folder), self.system, options, self.seed, self.max_new_tokens
+        )
+        while True:
+            try:
+                said = input("you> ").strip()
+            except EOFError:
+                print()
+                return FINISHED
+            if said == "/quit":
+                return FINISHED
+            if said == "/reset":
+                chat.reset()
+            elif said:
+                before = chat.forgotten
+                try:
+                    print("model> ", end="", flush=True)
+                    for piece in chat.reply(said):
+                        print(printable(piece), end="", flush=True)
+                    print()
+                except (lm.SamplingError, lm.ConversationError, text.TokenizerError) as error:
+                    print()
+                    print(f"tinygrad-edu: {error}", file=sys.stderr)
+                if chat.forgotten > before:
+                    print("(the oldest of what was said no longer fits, and is forgotten)")
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Put the adapters of a fine-tuning run into its model's weights.
+
+    Attributes:
+        run_folder: the folder of the run.
+        output: the folder to write, which is read wherever a run is: sample, chat, export.
+    """
+
+    run_folder: Annotated[Path, tyro.conf.arg(name="run", metavar="RUN"), tyro.conf.Positional]
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
+
+    def run(self) -> int:
+        """Write it."""
+        folder = lm.merge(self.run_folder, self.output)
+        print(f"{folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
+        print(f"talk with it:  tinygrad-edu chat {folder}")
+        return FINISHED
