@@ -87,7 +87,8 @@ def test_gradient_norms_are_those_of_the_log(made: Path, page_text: str) -> None
 
 def test_samples_and_the_verdict_stand_in_it(made: Path, page_text: str) -> None:
     shown = re.findall(r"<article.*?<pre>(.*?)</pre>", page_text, re.DOTALL)
-    assert [unescape(text) for text in shown] == [s.text for s in read_samples(made / "samples.txt")]
+    written = read_samples(made / "samples.txt")
+    assert [unescape(text) for text in shown] == [sample.text for sample in written]
     assert len(shown) == 5
     assert "The validation loss" in page_text
 
@@ -121,14 +122,16 @@ def test_embeddings_are_compared_with_those_the_run_began_with(
         expected = (table[tokens] - middle) @ right[:2].T
         shown = np.array(found[name])
         for axis in range(2):
-            sign = np.sign(np.array(found["after"])[:, axis] @ ((end[tokens] - middle) @ right[axis]))
+            along = (end[tokens] - middle) @ right[axis]
+            sign = np.sign(np.array(found["after"])[:, axis] @ along)
             np.testing.assert_allclose(shown[:, axis], sign * expected[:, axis], atol=1e-5)
     assert found["shares"] == pytest.approx(list(sizes[:2] ** 2 / (sizes**2).sum()))
     for name, table in (("nearest_before", start), ("nearest_after", end)):
         unit = table / np.linalg.norm(table, axis=1, keepdims=True)
         for token, near in zip(tokens, found[name], strict=False):
             cosines = np.delete(unit @ unit[token], token)
-            assert [cosine for _, cosine in near] == pytest.approx(sorted(cosines)[::-1][:5], abs=1e-6)
+            best = sorted(cosines)[::-1][:5]
+            assert [cosine for _, cosine in near] == pytest.approx(best, abs=1e-6)
     assert found["counts"] == sorted(found["counts"], reverse=True)
     counted = np.bincount(
         read_material(trained.config, trained.tokenizer).split.training, minlength=len(end)
