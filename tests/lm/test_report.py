@@ -153,6 +153,31 @@ def test_any_text_of_a_run_is_escaped(made: Path, page_text: str) -> None:
     assert "<h1>a&lt;b&gt;&amp;.txt: a GPT of" in page_text
 
 
+def test_a_sample_of_markup_is_shown_as_it_is(
+    made: Path, tmp_path: Path, browser: Page
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(made, run)
+    with open(run / "samples.txt", "a", encoding="utf-8") as samples:
+        samples.write(f"--- step 99\n{NASTY}\n\n")
+    page = browser.open(report.write_report(run, NASTY[:12]))
+    assert page.value("document.querySelector('.sample.now pre').textContent") == NASTY
+    assert page.value("document.querySelectorAll('script').length") == 2
+    assert page.value("[...document.querySelectorAll('.map .row')].map(t => t.textContent)"
+                      ".join('')") == NASTY[:12]  # fmt: skip
+    assert not page.errors
+
+
+def test_no_label_is_cut_off(browser: Page, made: Path) -> None:
+    for size in ((390, 844), (1200, 900)):
+        page = opened(browser, made, size)
+        assert page.value(
+            "[...document.querySelectorAll('.chart text')].filter(t => { const b = t.getBBox(), "
+            "v = t.closest('svg').viewBox.baseVal; return b.x < 0 || b.x + b.width > v.width + 1 "
+            "|| b.y + b.height > v.height + 1; }).map(t => t.textContent)"
+        ) == []
+
+
 def test_the_command_shows_a_chosen_text(
     made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
