@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from tinygrad_edu.lm.lines import spread
 
 WIDTH, HEIGHT = 460, 260
-LEFT, TOP, BOTTOM = 50, 14, 36
+LEFT, TOP, BOTTOM = 58, 14, 36
 MOST_POINTS = 2000
 """Of a longer run so many steps are kept, evenly spaced, with the last one."""
 LABEL = 13
@@ -235,7 +235,7 @@ def thinned(count: int, most: int = MOST_POINTS) -> list[int]:
 
 # Cells.
 
-ROW, LABELS = 22, 132
+ROW, LABELS = 22, 172
 
 
 def cells(

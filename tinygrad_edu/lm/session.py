@@ -143,8 +143,9 @@ class Session:
         lessons = self.learner.lessons
         try:
             path = report.write_report(self.run, lessons=lessons, verdict=result.verdict)
-        except OSError as error:
-            said = f"{report.REPORT} could not be written: {error.strerror or error}."
+        except (OSError, RunError) as error:
+            why = getattr(error, "strerror", None) or error
+            said = f"{report.REPORT} could not be written: {why}."
             return replace(result, verdict=(*result.verdict, said))
         return replace(result, report=path)
 
