@@ -171,6 +171,19 @@ def test_files_cut_or_spoilt_at_any_place_are_made_good(
     assert bytes_of(base / "out") == bytes_of(base / "whole")
 
 
+def test_tokens_that_were_lost_behind_the_journal_are_made_again(
+    texts: tuple[str, ...], tokenizer: str, tmp_path: Path
+) -> None:
+    """The length is right and the journal whole, but a block of the disk holds zeros."""
+    asked = Preparation(texts, tokenizer)
+    interrupted(asked, tmp_path / "out")
+    partial = tmp_path / "out" / "tokens.bin.partial"
+    spoil(partial, 0, 0.6, zeros=True)
+    small(asked, tmp_path / "out")
+    small(asked, tmp_path / "whole")
+    assert bytes_of(tmp_path / "out") == bytes_of(tmp_path / "whole")
+
+
 def spoil(path: Path, least: int, share: float, zeros: bool) -> None:
     content = path.read_bytes()
     end = least + int(share * (len(content) - least))

@@ -214,15 +214,15 @@ def _same_material(
         raise RunError(
             f"the text of {run} cannot be read ({error}); where it has moved, name it with --corpus"
         ) from error
-    if kept.exists() and text.load_tokenizer(kept) != material.tokenizer:
-        raise RunError(
-            f"{material.name} has another vocabulary than {run} was started with; name the text of "
-            "that run with --corpus, or start a new run"
-        )
     if progress and material.sha256 != progress.text_sha256:
         raise RunError(
             f"{material.name} is not the text that {run} was started with, or it has changed "
             "since; name that text with --corpus, or start a new run"
+        )
+    if kept.exists() and text.load_tokenizer(kept) != material.tokenizer:
+        raise RunError(
+            f"{material.name} has another vocabulary than {run} was started with; name the text of "
+            "that run with --corpus, or start a new run"
         )
     return material
 
