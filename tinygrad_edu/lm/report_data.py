@@ -22,7 +22,9 @@ from tinygrad_edu import text
 from tinygrad_edu.lm import checkpoint
 from tinygrad_edu.lm.config import TrainConfig
 from tinygrad_edu.lm.errors import RunError, TextError
+from tinygrad_edu.lm.finetune_config import FinetuneConfig
 from tinygrad_edu.lm.history import History, log_rows
+from tinygrad_edu.lm.language_model import LanguageModel
 from tinygrad_edu.lm.learner import new_model
 from tinygrad_edu.lm.lessons import IGNORED, Lessons
 from tinygrad_edu.lm.material import read_material
@@ -226,7 +228,7 @@ def _attention(trained: Trained, shown: str | None, lessons: Lessons | None) -> 
 
 def _embeddings(trained: Trained, lessons: Lessons | None) -> Embeddings | None:
     tokenizer = trained.tokenizer
-    start = new_model(trained.config, tokenizer.vocab_size).token_embedding.weight.detach().numpy()
+    start = first_model(trained).token_embedding.weight.detach().numpy()
     end = trained.model.token_embedding.weight.detach().numpy()
     if min(end.shape) < 3:
         return None
@@ -294,3 +296,12 @@ def kind_of(tokenizer: text.Tokenizer, token: int) -> str:
     if category in ("Lu", "Lt"):
         return "capital"
     return {"L": "letter", "N": "digit", "P": "sign", "S": "sign"}.get(category[0], "other")
+
+
+def first_model(trained: Trained) -> LanguageModel:
+    """The model as it was before the first step: with the weights of the run's seed, or of the base
+    that was fine-tuned.
+    """
+    if isinstance(trained.config, FinetuneConfig):
+        return load_trained(trained.config.base).model
+    return new_model(trained.config, trained.tokenizer.vocab_size)
