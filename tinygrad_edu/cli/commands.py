@@ -13,13 +13,13 @@ import tyro
 
 from tinygrad_edu import lm
 from tinygrad_edu.cli.codes import BY_SIGNAL, FINISHED, UNSEEN
+from tinygrad_edu.cli.compression import Compress, Decompress
 from tinygrad_edu.cli.finetuning import ChatCommand, Finetune, Merge
 from tinygrad_edu.cli.lr_range import LrRange
 from tinygrad_edu.cli.preparing import Prepare
 from tinygrad_edu.cli.report import Report
-
-SHOWN = 40
-"""Symbols that `sample --show-probabilities` writes at most."""
+from tinygrad_edu.cli.sampling import Sample
+from tinygrad_edu.cli.scoring import Eval
 
 
 @dataclass(frozen=True)
@@ -69,68 +69,6 @@ class Train:
         if result.interrupted:
             return BY_SIGNAL + (result.signal or 0)
         return UNSEEN if reporter.lost else FINISHED
-
-
-@dataclass(frozen=True)
-class Sample:
-    """Let a trained model write on from a prompt.
-
-    Attributes:
-        run_folder: the folder of a run, or a model that comes with the package: python-docs,
-            grammar.
-        prompt: the text to go on from; without one it begins a new line.
-        max_new_tokens: how much to write.
-        temperature: 0 always takes the likeliest token, 1 draws as the model predicts.
-        top_k: draw among the k likeliest tokens only; 0 among all.
-        seed: another seed gives another text.
-        show_probabilities: show what the model thinks comes next, beside the true probabilities
-            where the text was drawn from the grammar: after the prompt, and at each symbol of the
-            first 40.
-    """
-
-    run_folder: Annotated[Path, tyro.conf.arg(name="run", metavar="RUN"), tyro.conf.Positional] = (
-        Path(lm.shipped.DEFAULT)
-    )
-    prompt: Annotated[str, tyro.conf.arg(metavar="PROMPT"), tyro.conf.Positional] = ""
-    max_new_tokens: int = 500
-    temperature: float = 0.8
-    top_k: int = 0
-    seed: int = 1
-    show_probabilities: bool = False
-
-    def run(self) -> int:
-        """Print the prompt and what follows, as it comes; nothing where either is refused."""
-        from tinygrad_edu.lm.display import printable
-
-        trained = lm.load_trained(self.run_folder)
-        if self.show_probabilities:
-            return self._show(trained)
-        pieces = trained.write(
-            self.prompt, self.max_new_tokens, self.temperature, self.top_k, self.seed
-        )
-        first = next(pieces, "")
-        print(printable(self.prompt + first), end="", flush=True)
-        for piece in pieces:
-            print(printable(piece), end="", flush=True)
-        print()
-        return FINISHED
-
-
-    def _show(self, trained: lm.Trained) -> int:
-        """The next symbol after the prompt as a table, then a line for each that is written."""
-        from tinygrad_edu.lm import probabilities
-
-        source = probabilities.source_of(trained)
-        context = self.prompt or "\n"
-        view = probabilities.view_or_guess(trained, context, source)
-        print("\n".join(probabilities.table(view)))
-        print("\nwritten  candidates, model" + ("/truth" if source else ""))
-        length = min(self.max_new_tokens, SHOWN)
-        for symbol in trained.write(self.prompt, length, self.temperature, self.top_k, self.seed):
-            print(probabilities.row(symbol, view))
-            context += symbol
-            view = probabilities.view_or_guess(trained, context, source)
-        return FINISHED
 
 
 @dataclass(frozen=True)
@@ -451,6 +389,9 @@ class Info:
 Command = (
     Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Sample, tyro.conf.subcommand("sample")]
+    | Annotated[Eval, tyro.conf.subcommand("eval")]
+    | Annotated[Compress, tyro.conf.subcommand("compress")]
+    | Annotated[Decompress, tyro.conf.subcommand("decompress")]
     | Annotated[Finetune, tyro.conf.subcommand("finetune")]
     | Annotated[ChatCommand, tyro.conf.subcommand("chat")]
     | Annotated[Merge, tyro.conf.subcommand("merge")]

@@ -9,6 +9,7 @@ print("".join(trained.write("The ", max_new_tokens=200)))
 from tinygrad_edu.lm import shipped
 from tinygrad_edu.lm.adapters import load_adapter, save_adapter
 from tinygrad_edu.lm.checkpoint import read_config
+from tinygrad_edu.lm.compression import compress, decompress
 from tinygrad_edu.lm.config import TrainConfig, from_toml, read_config_file, to_toml
 from tinygrad_edu.lm.cost import Cost, parameters_by_group, step_cost
 from tinygrad_edu.lm.data import split_tokens, training_batch, validation_batches
@@ -34,6 +35,7 @@ from tinygrad_edu.lm.range_test import RangeProgress, RangeTest, range_test
 from tinygrad_edu.lm.report import write_report
 from tinygrad_edu.lm.reporting import Reporter, Result, StepReport, ValidationReport
 from tinygrad_edu.lm.sampling import SamplingOptions, next_token, sample_generators
+from tinygrad_edu.lm.scoring import score
 from tinygrad_edu.lm.trained import Trained, load_trained
 from tinygrad_edu.lm.trainer import resume, train
 
@@ -63,6 +65,8 @@ __all__ = [
     "TrainConfig",
     "Trained",
     "ValidationReport",
+    "compress",
+    "decompress",
     "evaluate",
     "evaluating",
     "finetune",
@@ -83,6 +87,7 @@ __all__ = [
     "sample_generators",
     "save_adapter",
     "save_huggingface",
+    "score",
     "shipped",
     "split_tokens",
     "step_cost",

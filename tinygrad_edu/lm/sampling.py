@@ -125,6 +125,18 @@ def probabilities(
     return chances
 
 
+def log_probabilities(logits: Logits) -> Probabilities:
+    """ln of the softmax of logits (B, V), as the model predicts, in float64.
+
+    Raises:
+        SamplingError: logits that are not finite.
+    """
+    scores = _finite(logits)
+    scores -= scores.max(axis=-1, keepdims=True)
+    logarithms: Probabilities = scores - np.log(np.exp(scores).sum(axis=-1, keepdims=True))
+    return logarithms
+
+
 def _finite(logits: Logits) -> Probabilities:
     """A copy in float64, checked."""
     scores = np.array(logits, dtype=np.float64)

@@ -108,6 +108,11 @@ class Trained:
         size = self.tokenizer.vocab_size
         return lambda ids: predict(ids)[:, :size]
 
+    def token_bytes(self) -> NDArray[np.int64]:
+        """(V,): how many bytes each token is, in UTF-8."""
+        count = self.tokenizer.vocab_size
+        return np.array([len(self.tokenizer.token_bytes(i)) for i in range(count)])
+
     def _ids(self, prompt: str) -> NDArray[np.int64]:
         return self.tokenizer.encode_array(prompt or opening(self.tokenizer))
 

@@ -1,0 +1,188 @@
+"""The arithmetic coder, a model as a compressor, and how well a text is predicted."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tinygrad_edu as tg
+from tinygrad_edu import lm, text
+from tinygrad_edu.cli import main
+from tinygrad_edu.lm.arithmetic_coding import LARGEST_TOTAL, Decoder, Encoder
+from tinygrad_edu.lm.scoring import scored_windows
+from tinygrad_edu.nn import functional as F
+
+ALPHABET = "\nabcdefgh é"
+
+
+def model(seed: int = 0, block: int = 8) -> lm.Trained:
+    tokenizer = text.CharTokenizer.from_text(ALPHABET)
+    sizes = lm.GPTConfig(tokenizer.vocab_size, block, 1, 2, 8)
+    made = lm.GPT(sizes, np.random.default_rng(seed))
+    for parameter in made.parameters():  # far from uniform
+        noise = np.random.default_rng(seed + parameter.size).normal(size=parameter.shape)
+        parameter.data = noise.astype(np.float32)
+    made.eval()
+    return lm.Trained(lm.TrainConfig(block_size=block), tokenizer, made)
+
+
+TRAINED = model()
+
+
+@given(st.lists(st.lists(st.integers(1, 1000), min_size=2, max_size=5), max_size=60), st.data())
+@settings(deadline=None, max_examples=100)
+def test_the_coder_round_trips_at_the_entropy(shares: Any, data: Any) -> None:
+    encoder, symbols, bits = Encoder(), [], 0.0
+    for counts in shares:
+        ends = np.cumsum(counts)
+        symbol = data.draw(st.integers(0, len(counts) - 1))
+        symbols.append(symbol)
+        bits -= math.log2(counts[symbol] / ends[-1])
+        encoder.encode(int(ends[symbol]) - counts[symbol], int(ends[symbol]), int(ends[-1]))
+    code = encoder.finish()
+    assert 8 * len(code) <= bits + 2 + 8
+    decoder = Decoder(code)
+    assert [decoder.decode(np.cumsum(counts)) for counts in shares] == symbols
+
+
+def test_a_symbol_without_a_count_is_refused() -> None:
+    with pytest.raises(ValueError, match="each needs one count"):
+        Encoder().encode(3, 3, 5)
+    with pytest.raises(ValueError, match="in all"):
+        Encoder().encode(0, 1, LARGEST_TOTAL + 1)
+
+
+@given(st.text(ALPHABET, max_size=40))
+@settings(deadline=None, max_examples=30)
+def test_any_text_round_trips_at_its_cross_entropy(content: str) -> None:
+    made = lm.compress(TRAINED, content)
+    assert lm.decompress(TRAINED, made.data) == content
+    assert made.tokens == len(content) and made.text_bytes == len(content.encode())
+    assert 8 * (len(made.data) - 28) <= made.ideal_bits + 10
+
+
+def test_the_ideal_is_the_cross_entropy() -> None:
+    content = "abcde"  # with the line break before it, no longer than the block
+    ids = TRAINED.tokenizer.encode_array("\n" + content)
+    with tg.no_grad():
+        losses = F.cross_entropy(TRAINED.model(ids[None, :-1]), ids[None, 1:], reduction="sum")
+    assert lm.compress(TRAINED, content).ideal_bits == pytest.approx(
+        float(losses.item()) / math.log(2), rel=1e-5
+    )
+
+
+def test_what_cannot_be_read_back_is_refused() -> None:
+    data = lm.compress(TRAINED, "abcabc").data
+    with pytest.raises(lm.RunError, match="with another model"):
+        lm.decompress(model(1), data)
+    with pytest.raises(lm.RunError, match="not written by tinygrad-edu compress"):
+        lm.decompress(TRAINED, b"PK" + data)
+    damaged = data[:28] + bytes([data[28] ^ 255]) + data[29:]
+    with pytest.raises(lm.RunError, match="does not come out as it was"):
+        lm.decompress(TRAINED, damaged)
+    with pytest.raises(text.TokenizerError, match="'z'"):
+        lm.compress(TRAINED, "abcz")
+
+
+@pytest.mark.parametrize("length", [2, 8, 9, 10, 25, 64])
+@pytest.mark.parametrize("stride", [0, 1, 3, 8])
+def test_each_token_but_the_first_is_scored_once(length: int, stride: int) -> None:
+    windows = scored_windows(length, 8, stride)
+    scored = [i for w in windows for i in range(w.scored, w.end)]
+    assert scored == list(range(1, length))
+    assert all(w.end - w.start <= 8 and w.start >= 1 for w in windows)
+
+
+@pytest.mark.parametrize("stride", [0, 1, 3])
+def test_a_score_is_the_sum_of_what_each_window_says(stride: int) -> None:
+    content = "abcdefgh abé" * 3
+    ids = TRAINED.tokenizer.encode_array(content)
+    total = 0.0
+    for window in scored_windows(len(ids), 8, stride):
+        with tg.no_grad():
+            rows = TRAINED.model(ids[None, window.start - 1 : window.end - 1])[0]
+            losses = F.cross_entropy(rows, ids[window.start : window.end], reduction="none")
+        total += float(losses.numpy()[window.scored - window.start :].sum())
+    found = [lm.score(TRAINED, content, stride=stride, batch_size=b) for b in (0, 1, 5)]
+    for one in found:
+        assert one.tokens == len(ids) - 1 and one.bytes == len(content.encode()) - 1
+        assert one.loss * one.tokens == pytest.approx(total, rel=1e-5)
+        assert one.bits_per_byte == pytest.approx(total / math.log(2) / one.bytes, rel=1e-5)
+
+
+def test_strides_and_texts_that_cannot_be_scored_are_refused() -> None:
+    with pytest.raises(lm.TextError, match="the stride is 9"):
+        lm.score(TRAINED, "abc", stride=9)
+    with pytest.raises(lm.TextError, match="1 of the 2 tokens"):
+        lm.score(TRAINED, "a")
+
+
+def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, packed = tmp_path / "text.txt", tmp_path / "text.tged"
+    content = "Return the number of items in the list. If the list is empty, return zero.\n" * 3
+    file.write_text(content)
+    assert main(["compress", "python-docs", str(file), "-o", str(packed)]) == 0
+    said = capsys.readouterr().out
+    assert "zlib -9" in said and "lzma" in said and "cross-entropy" in said
+    assert main(["decompress", "python-docs", str(packed)]) == 0
+    assert capsys.readouterr().out == content + "\n"
+    assert main(["decompress", "grammar", str(packed)]) == 2
+    assert "another model" in capsys.readouterr().err
+    assert main(["eval", "python-docs", str(file), str(file)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "bits/byte" in lines[1] and lines[-1].startswith("together")
+    assert all(len(line) <= 80 for line in lines[1:])
+    file.write_text("日本")
+    assert main(["eval", "python-docs", str(file)]) == 2
+    assert "日" in capsys.readouterr().err
+    assert main(["compress", "python-docs", str(file), "-o", str(packed)]) == 2
+
+
+def test_a_model_that_knows_the_text_beats_zlib() -> None:
+    content = text.load_corpus(("python-docs",)).text
+    made = lm.compress(lm.load_trained("python-docs"), content[1000:2500])
+    assert len(made.data) < min(made.zlib_bytes, made.lzma_bytes)
+    assert len(made.data) - 28 <= made.ideal_bits / 8 + 2
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--temperature", "-1"], "the temperature is -1"), (["--top-p", "0"], "top_p is 0"),
+        (["--min-p", "1"], "min_p is 1"), (["--top-k", "-2"], "top_k is -2"),
+        (["--repetition-penalty", "0"], "repetition penalty is 0"),
+        (["--num-samples", "0"], "--num-samples is 0"), (["--stop", ""], "stop string is empty"),
+        (["--max-new-tokens", "-1"], "max_new_tokens is -1"), (["--seed", "-1"], "seed is -1"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_sampled_is_refused(
+    options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sample", "python-docs", "The ", *options]) == 2
+    captured = capsys.readouterr()
+    assert said in captured.err and not captured.out
+
+
+def test_prompts_at_their_limits(capsys: pytest.CaptureFixture[str]) -> None:
+    few = ["--max-new-tokens", "5"]
+    assert main(["sample", "python-docs", "The 日本 語", *few]) == 2
+    complained = capsys.readouterr().err
+    assert all(symbol in complained for symbol in "日本語")
+    assert main(["sample", "python-docs", "a " * 200, *few]) == 0
+    assert "this model sees the last" in capsys.readouterr().err
+    assert main(["sample", "python-docs", "", *few, "--num-samples", "2"]) == 0
+    said = capsys.readouterr().out
+    assert "--- 1 of 2 ---" in said and "--- 2 of 2 ---" in said
+    cached = ["sample", "python-docs", "The ", "--max-new-tokens", "20"]
+    assert main(cached) == 0
+    with_cache = capsys.readouterr().out
+    assert main([*cached, "--no-cache"]) == 0
+    assert capsys.readouterr().out == with_cache
+    assert main([*cached, "--stop", " "]) == 0
+    assert capsys.readouterr().out.count(" ") == 1
