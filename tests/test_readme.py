@@ -113,8 +113,31 @@ def test_a_step_is_taken_apart(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_train_command_takes_a_text_file(tmp_path: Path) -> None:
     (tmp_path / "FILE.txt").write_text("the cat sat on the mat. " * 100, encoding="utf-8")
-    (train,) = re.findall(r"`(tinygrad-edu train --corpus [^`]*)`", README)
+    (train,) = re.findall(r"`(tinygrad-edu train --corpus FILE[^`]*)`", README)
     command(train, tmp_path, "--steps", "2")
+
+
+@pytest.mark.slow
+def test_a_language_model_is_made_measured_tuned_and_exported(tmp_path: Path) -> None:
+    (tmp_path / "FILE.txt").write_text("the cat sat on the mat. " * 100, encoding="utf-8")
+    (tmp_path / "chat.jsonl").write_text('{"instruction": "a", "output": "b"}\n' * 2
+                                         + '{"instruction": "c", "output": "d"}\n')  # fmt: skip
+    section = README[README.index("## A language model of one's own") :]
+    commands = re.findall(r"`(tinygrad-edu [^`]*)`", section[: section.index("\n## Is this")])
+    few = ("--steps", "2", "--validation-fraction", "0.01")
+    more = {
+        "tinygrad-edu train --architecture llama": (*few, "--run", "RUN"),
+        "tinygrad-edu train --resume RUN": ("--steps", "3"),
+        "tinygrad-edu finetune python-docs --data chat.jsonl --lora-rank 8": (
+            "--steps", "2", "--run", "TUNED"),
+        "tinygrad-edu train --corpus tokens": ("--steps", "2"),
+    }  # fmt: skip
+    given = {"tinygrad-edu chat RUN": "tinygrad-edu chat TUNED --max-new-tokens 5"}
+    assert set(more) | set(given) < set(commands)
+    for line in commands:
+        command(given.get(line, line), tmp_path, *more.get(line, ()), given="a\n")
+    assert (tmp_path / "RUN" / "report.html").exists()
+    assert (tmp_path / "FOLDER" / "model.safetensors").exists()
 
 
 def test_an_expression_is_drawn(tmp_path: Path) -> None:
