@@ -25,6 +25,7 @@ from tinygrad_edu.lm.evaluation import Evaluation, evaluate, evaluating
 from tinygrad_edu.lm.finetune_config import FinetuneConfig
 from tinygrad_edu.lm.finetuning import finetune, merge, resume_finetuning
 from tinygrad_edu.lm.finetuning import prepare as prepare_finetuning
+from tinygrad_edu.lm.glassllm import load_glassllm
 from tinygrad_edu.lm.gpt import GPT, GPTConfig
 from tinygrad_edu.lm.huggingface import load_huggingface, save_huggingface
 from tinygrad_edu.lm.language_model import LanguageModel
@@ -72,6 +73,7 @@ __all__ = [
     "finetune",
     "from_toml",
     "load_adapter",
+    "load_glassllm",
     "load_huggingface",
     "load_trained",
     "merge",
