@@ -7,8 +7,8 @@ the ratio within a round: its median and quartiles over the rounds. Ratio = peer
 
 A contender is a function `make(**options) -> step` in some script: `make` sets up, `step()` is
 timed. Where they exist, the dictionary `step.facts` is printed, and `step.between()` is called
-after each step, outside the time. The worker may be another virtual environment's Python, so this
-file needs the standard library only.
+after each step, outside the time. Where work has an end, `Worker.call` times a method instead. The
+worker may be another virtual environment's Python, so this file needs the standard library only.
 """
 
 from __future__ import annotations
@@ -113,6 +113,11 @@ class Worker:
         """Run steps for about `seconds`, at least one; the mean seconds of a step."""
         answer = self._ask(seconds=seconds)
         return float(answer["elapsed"]) / int(answer["steps"])
+
+    def call(self, method: str, **arguments: Any) -> tuple[Any, float]:
+        """What a method of the step gives (JSON can hold it), and the seconds it took."""
+        answer = self._ask(call=method, arguments=arguments)
+        return answer["result"], float(answer["elapsed"])
 
     def close(self) -> None:
         """End the process, which stops where its questions end."""
@@ -248,8 +253,13 @@ def _serve(questions: IO[str], answers: IO[str]) -> None:
     _reply(answers, versions=_versions(setup["packages"]), facts=facts)
     between = getattr(step, "between", None)
     for line in questions:
-        seconds = json.loads(line)["seconds"]
-        steps, elapsed = 0, 0.0
+        question = json.loads(line)
+        if "call" in question:
+            start = time.perf_counter()
+            result = getattr(step, question["call"])(**question["arguments"])
+            _reply(answers, result=result, elapsed=time.perf_counter() - start)
+            continue
+        seconds, steps, elapsed = question["seconds"], 0, 0.0
         while elapsed < seconds:
             start = time.perf_counter()
             step()
