@@ -61,7 +61,8 @@ def test_a_checkpoint_is_whole_or_absent(
             raise OSError("no space left on device")
         write(path, content)
 
-    monkeypatch.setattr(checkpoint, "write_atomically", fail)
+    for module in (checkpoint, safetensors_files):
+        monkeypatch.setattr(module, "write_atomically", fail)
     with pytest.raises(OSError, match="no space"):
         checkpoint.save_checkpoint(
             run, before.weights, before.optimizer, replace(before.progress, step=99)
@@ -89,7 +90,8 @@ def test_saving_a_step_again_never_removes_its_only_copy(
         rename(source, target)
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "write_atomically", fail)
+        for module in (checkpoint, safetensors_files):
+            patch.setattr(module, "write_atomically", fail)
         patch.setattr(os, "replace", watched)
         with pytest.raises(Killed):
             checkpoint.save_checkpoint(run, again, before.optimizer, before.progress)

@@ -292,7 +292,7 @@ def test_the_wheel_holds_every_module_once_and_nothing_else(
     shown = {f"drawing/assets/{name}" for name in assets}
     data = {f"tinygrad_edu/{path}" for path in ("py.typed", *SHIPPED, *shown)}
     assert set(names) - about == modules_of(CHECKOUT) | data
-    assert wheel.stat().st_size < 2_500_000
+    assert wheel.stat().st_size < 3_000_000
     assert f"tinygrad_edu-{VERSION}.dist-info/licenses/LICENSE" in about
     assert "tinygrad-edu = tinygrad_edu.cli:main" in entry_points
 
