@@ -14,7 +14,7 @@ import pytest
 from lm.recording import Killed
 
 from tinygrad_edu import lm, text
-from tinygrad_edu.lm import checkpoint, material
+from tinygrad_edu.lm import checkpoint, material, safetensors_files
 from tinygrad_edu.lm.checkpoint import join_state, load_checkpoint, split_state
 
 MakeConfig = Callable[..., lm.TrainConfig]
