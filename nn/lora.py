@@ -205,7 +205,7 @@ def add_lora(
         model: any module.
         rank: of the adapters.
         alpha: their scale is alpha/rank; the rank by default, so 1.
-        targets: patterns of paths, or of their last names: "qkv", "blocks.*.mlp.layers.1", "*".
+        targets: patterns of paths, or of their ends: "qkv", "attn.*", "blocks.0.*", "*".
         dropout: on the adapters' inputs.
         generator: draws their starting weights.
 
@@ -235,7 +235,7 @@ def add_lora(
 
 
 def _meant(path: str, target: str) -> bool:
-    return fnmatch.fnmatchcase(path, target) or path.rpartition(".")[2] == target
+    return fnmatch.fnmatchcase(path, target) or fnmatch.fnmatchcase(path, f"*.{target}")
 
 
 def _put(model: Module, path: str, module: Module) -> None:

@@ -95,6 +95,18 @@ def test_merged_is_unmerged_and_what_is_loaded(base: Path, chat: Path, tmp_path:
     assert np.array_equal(logits(beside), unmerged)
 
 
+@pytest.mark.parametrize(
+    ("targets", "count"),
+    [(("*",), 4), (("attn.*",), 2), (("qkv", "mlp.*"), 3), (("blocks.0.*",), 4)],
+)
+def test_layers_are_meant_by_the_ends_of_their_names(
+    targets: tuple[str, ...], count: int, base: Path, chat: Path
+) -> None:
+    config = options(base, chat, lora_rank=2, lora_targets=targets)
+    adapter = adapters_of(lm.load_trained(base).model, config)
+    assert adapter is not None and len(adapter.layers) == count
+
+
 class Presses(lm.Reporter):
     """Ctrl-C after a step."""
 
