@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tinygrad_edu as tg
-from tinygrad_edu import lm, nn
+from tinygrad_edu import lm, nn, text
 from tinygrad_edu.cli import main
 from tinygrad_edu.lm.adapters import base_digest
 from tinygrad_edu.lm.chat import Chat
@@ -255,3 +255,13 @@ def test_the_commands_end_to_end(
     assert main([*made, "--run", str(tmp_path / "no")]) == 2
     assert f"{chat}, line 2: is not JSON" in capsys.readouterr().err
     assert not (tmp_path / "no").exists()
+
+
+def test_of_a_long_conversation_the_oldest_exchange_is_forgotten_first() -> None:
+    tokenizer = text.CharTokenizer.from_text(TEXT)
+    model = lm.GPT(lm.GPTConfig(tokenizer.vocab_size, 160, 1, 2, 16), np.random.default_rng(0))
+    talk = Chat(lm.Trained(lm.TrainConfig(block_size=160), tokenizer, model), max_new_tokens=2)
+    for said in "abcd":
+        list(talk.reply(said))
+    asked = [message.content for message in talk.messages if message.role == "user"]
+    assert asked == ["b", "c", "d"] and talk.forgotten == 1
