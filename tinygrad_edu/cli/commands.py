@@ -14,6 +14,7 @@ import tyro
 from tinygrad_edu import lm
 from tinygrad_edu.cli.codes import BY_SIGNAL, FINISHED, UNSEEN
 from tinygrad_edu.cli.compression import Compress, Decompress
+from tinygrad_edu.cli.exporting import Export
 from tinygrad_edu.cli.finetuning import ChatCommand, Finetune, Merge
 from tinygrad_edu.cli.lr_range import LrRange
 from tinygrad_edu.cli.preparing import Prepare
@@ -348,32 +349,6 @@ class Tokenizer:
     def run(self) -> int:
         """Do what was asked."""
         return self.action.run()
-
-
-@dataclass(frozen=True)
-class Export:
-    """Write a trained model as other tools read it: a folder in Hugging Face's layout.
-
-    Attributes:
-        run_folder: the folder of a run, or a model that comes with the package.
-        output: the folder to write.
-        dtype: of the weights.
-    """
-
-    run_folder: Annotated[Path, tyro.conf.arg(name="run", metavar="RUN"), tyro.conf.Positional]
-    output: Annotated[Path, tyro.conf.arg(metavar="FOLDER"), tyro.conf.Positional]
-    dtype: Literal["float32", "float16", "bfloat16"] = "float32"
-
-    def run(self) -> int:
-        """Write config.json, model.safetensors and, of byte-level BPE, tokenizer.json."""
-        trained = lm.load_trained(self.run_folder)
-        lm.save_huggingface(trained.model, self.output, trained.tokenizer, self.dtype)
-        for path in sorted(self.output.iterdir()):
-            print(f"{path}: {path.stat().st_size:,} bytes")
-        print("read it with transformers: AutoModelForCausalLM.from_pretrained(FOLDER)")
-        if not hasattr(trained.tokenizer, "merges"):
-            print("its tokenizer is of characters, which that layout has no file for")
-        return FINISHED
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tinygrad_edu import nn
+from tinygrad_edu import nn, text
 from tinygrad_edu.files import write_atomically
 from tinygrad_edu.lm.errors import ConfigError, RunError
 from tinygrad_edu.lm.gpt import GPT
@@ -181,8 +181,9 @@ def _check_shapes(
 def save_huggingface(
     model: LanguageModel, folder: str | Path, tokenizer: Any = None, dtype: str = "float32"
 ) -> Path:
-    """Write `config.json`, `model.safetensors` and, of byte-level BPE, `tokenizer.json`, which
-    `transformers.AutoModelForCausalLM.from_pretrained` reads; the folder.
+    """Write `config.json`, `model.safetensors` and, with a tokenizer, `tokenizer.json` and
+    `tokenizer_config.json`, which `transformers.AutoModelForCausalLM.from_pretrained` and
+    `AutoTokenizer.from_pretrained` read; the folder.
 
     Beside the weights the file keeps a digest of each, by which `load_huggingface` finds one that
     was changed, or transposed where it is square.
@@ -191,7 +192,7 @@ def save_huggingface(
         model: any of ours; biases that a GPT does not have are written as 0. Adapters have to be
             merged.
         folder: made if need be.
-        tokenizer: the model's; one of characters has no such file, and is left out.
+        tokenizer: the model's, byte-level BPE or of characters; another is left out.
         dtype: one of `DTYPES`.
 
     Raises:
@@ -206,11 +207,22 @@ def save_huggingface(
     folder.mkdir(parents=True, exist_ok=True)
     write_safetensors(folder / MODEL, arrays, {"format": "pt"}, digests=True)
     write_atomically(folder / CONFIG, json.dumps(about, indent=2) + "\n")
-    if hasattr(tokenizer, "merges"):
-        tokenizer.save(folder / TOKENIZER)
-        form = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": config.block_size}
-        write_atomically(folder / TOKENIZER_CONFIG, json.dumps(form, indent=2) + "\n")
+    _save_tokenizer(tokenizer, folder, config.block_size)
     return folder
+
+
+def _save_tokenizer(tokenizer: Any, folder: Path, block_size: int) -> None:
+    if isinstance(tokenizer, text.BPETokenizer):
+        tokenizer.save(folder / TOKENIZER)
+    elif isinstance(tokenizer, text.CharTokenizer):
+        text.save_word_level(tokenizer, folder / TOKENIZER)
+    else:
+        return
+    form = {
+        "tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": block_size,
+        "clean_up_tokenization_spaces": False,
+    }  # fmt: skip
+    write_atomically(folder / TOKENIZER_CONFIG, json.dumps(form, indent=2) + "\n")
 
 
 def _ends(tokenizer: Any) -> dict[str, int | None]:

@@ -212,14 +212,14 @@ def _what_is_wrong(path: Path, data: bytes, reason: str) -> str:
         )
     if data.startswith(b"version https://git-lfs"):
         return f"{path} is a pointer of Git LFS and not the file itself; fetch it (git lfs pull)"
+    if not data:
+        return f"{path} is not a whole safetensors file: it is empty; copy it again"
+    header = {name: entry for name, entry in _header(data).items() if name != "__metadata__"}
     try:
-        ends = [
-            entry["data_offsets"][1] for name, entry in _header(data).items()
-            if name != "__metadata__"
-        ]  # fmt: skip
-        whole = 8 + int.from_bytes(data[:8], "little") + max(ends, default=0)
-    except (TypeError, KeyError, IndexError):
-        whole = 0
+        ends = max((int(entry["data_offsets"][1]) for entry in header.values()), default=0)
+    except (TypeError, KeyError, IndexError, ValueError):
+        ends = 0
+    whole = 8 + int.from_bytes(data[:8], "little") + ends if ends else 0
     if whole > len(data):
         return (
             f"{path} is not a whole safetensors file: it has {len(data):,} of {whole:,} bytes; "

@@ -11,6 +11,7 @@ The room stands apart: it knows strings, files and NumPy, and nothing of tensors
 from tinygrad_edu.text.bpe import BPETokenizer, StreamDecoder
 from tinygrad_edu.text.bpe_files import load_gpt2, load_tiktoken, save_gpt2, save_tiktoken
 from tinygrad_edu.text.bpe_training import train_bpe
+from tinygrad_edu.text.character_files import save_word_level
 from tinygrad_edu.text.characters import CharTokenizer
 from tinygrad_edu.text.corpora import (
     Corpus,
@@ -59,6 +60,7 @@ __all__ = [
     "read_prepared",
     "save_gpt2",
     "save_tiktoken",
+    "save_word_level",
     "source_of",
     "train_bpe",
     "yardsticks",

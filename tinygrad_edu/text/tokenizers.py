@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tinygrad_edu.text.bpe import BPETokenizer
 from tinygrad_edu.text.bpe_files import load_gpt2, load_tiktoken
+from tinygrad_edu.text.character_files import is_word_level, read_word_level
 from tinygrad_edu.text.characters import FILE_TYPE, CharTokenizer
 from tinygrad_edu.text.errors import TokenizerError
 
@@ -29,8 +30,9 @@ def digest_of(tokenizer: Tokenizer) -> bytes:
 
 
 def load_tokenizer(path: str | Path) -> Tokenizer:
-    """Read tokenizer.json (of characters, or byte-level BPE), a .tiktoken file, or a folder with
-    tokenizer.json, or with vocab.json and merges.txt (encoder.json and vocab.bpe).
+    """Read tokenizer.json (of characters, in our form or Hugging Face's, or byte-level BPE), a
+    .tiktoken file, or a folder with tokenizer.json, or with vocab.json and merges.txt (encoder.json
+    and vocab.bpe).
 
     Raises:
         TokenizerError: none of these.
@@ -47,14 +49,20 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
         path = path / "tokenizer.json"
     if path.suffix == ".tiktoken":
         return load_tiktoken(path)
-    return CharTokenizer.load(path) if _of_characters(path) else BPETokenizer.load(path)
+    content = _content(path)
+    if is_word_level(content):
+        return read_word_level(path)
+    return CharTokenizer.load(path) if _of_characters(content) else BPETokenizer.load(path)
 
 
-def _of_characters(path: Path) -> bool:
+def _content(path: Path) -> object:
     try:
-        content = json.loads(path.read_bytes())
+        return json.loads(path.read_bytes())
     except (OSError, ValueError):
-        return True  # its own loader says what is wrong with it
+        return None  # its own loader says what is wrong with it
+
+
+def _of_characters(content: object) -> bool:
     return not isinstance(content, dict) or content.get("type") == FILE_TYPE or (
         "model" not in content
     )
