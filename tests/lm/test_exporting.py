@@ -139,8 +139,8 @@ def test_transformers_gives_the_logits_of_what_was_trained_here(
     trained = lm.load_trained(run)
     ids = trained.tokenizer.encode_array("the dog")[None, :8]
     codes = theirs.AutoTokenizer.from_pretrained(tmp_path / "out")
-    assert codes("the dog\n saw").input_ids == trained.tokenizer.encode("the dog\n saw")
-    assert codes.decode(trained.tokenizer.encode("the dog\n saw")) == "the dog\n saw"
+    assert codes("the dog.\nthe rain").input_ids == trained.tokenizer.encode("the dog.\nthe rain")
+    assert codes.decode(trained.tokenizer.encode("the dog.\nthe rain")) == "the dog.\nthe rain"
     model = theirs.AutoModelForCausalLM.from_pretrained(tmp_path / "out").eval()
     with torch.no_grad(), tg.no_grad():
         found = model(torch.from_numpy(ids)).logits.numpy()
