@@ -170,6 +170,22 @@ def test_matrices_that_all_lie_the_other_way_round_are_found_by_those_that_are_n
     assert "transpose each matrix of its blocks, the square ones too" in str(error.value)
 
 
+def test_matrices_of_blocks_are_stored_input_by_output_the_square_one_too(tmp_path: Path) -> None:
+    """Conv1D is x·W: where W is square, only its product shows which way round it lies."""
+    model = made()
+    lm.save_huggingface(model, tmp_path)
+    stored = read_safetensors(tmp_path / "model.safetensors")
+    block = model.blocks[1]
+    for theirs, ours in (
+        ("attn.c_attn", block.attn.qkv), ("attn.c_proj", block.attn.out_proj),
+        ("mlp.c_fc", block.mlp.layers[0]), ("mlp.c_proj", block.mlp.layers[1]),
+    ):  # fmt: skip
+        there = stored[f"transformer.h.1.{theirs}.weight"]
+        x = np.random.default_rng(0).normal(size=(3, there.shape[0])).astype(np.float32)
+        wanted = x @ there + stored[f"transformer.h.1.{theirs}.bias"]
+        assert np.abs(ours(tg.Tensor(x)).detach().numpy() - wanted).max() < 1e-5
+
+
 def test_names_without_the_prefix_masks_and_a_written_out_head_are_read(tmp_path: Path) -> None:
     """As older releases and `GPT2Model` write them."""
     model = made()

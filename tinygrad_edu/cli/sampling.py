@@ -23,8 +23,9 @@ class Sample:
     """Let a trained model write on from a prompt.
 
     Attributes:
-        run_folder: the folder of a run, or a model that comes with the package: python-docs,
-            grammar.
+        run_folder: the folder of a run, or of a model in Hugging Face's layout; or a model that
+            comes with the package, python-docs or grammar, or with the package glassllm:
+            glassllm-en, glassllm-pt.
         prompt: the text to go on from; without one it begins a new line; - reads it from standard
             input.
         max_new_tokens: how much to write.

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from tinygrad_edu.lm.errors import RunError
 from tinygrad_edu.lm.llama import Llama, LlamaConfig
 from tinygrad_edu.lm.safetensors_files import some
+from tinygrad_edu.nn import StateDictError
 
 LANGUAGES = ("pt", "en")
 _BLOCK = {
@@ -31,13 +32,13 @@ _BLOCK = {
 
 def load_glassllm(which: str | Path) -> Llama:
     """The model of a language, "pt" or "en", of the installed package, or of an .npz file of its
-    form, ready to write. (Its tokenizer is the package's: `glassllm.load_pretrained(which)[1]`.)
+    form, ready to write. (`lm.load_trained("glassllm-pt")` has the package's tokenizer beside it.)
 
     Raises:
         RunError: the package is not installed; a file that is missing or damaged, or whose weights
             are not those that its config describes. They are named.
     """
-    path = _path_of(str(which)) if str(which) in LANGUAGES else Path(which)
+    path = weights_folder() / f"{which}.npz" if str(which) in LANGUAGES else Path(which)
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
@@ -56,19 +57,27 @@ def load_glassllm(which: str | Path) -> Llama:
             f"{', '.join(LANGUAGES)}"
         ) from error
     model = Llama(config, np.random.default_rng(0))
-    model.load_state_dict(_ours(arrays, config, path))
+    try:
+        model.load_state_dict(_ours(arrays, config, path))
+    except StateDictError as error:
+        raise RunError(f"{path} does not fit its own config: {error}") from error
     model.eval()
     return model
 
 
-def _path_of(language: str) -> Path:
+def weights_folder() -> Path:
+    """Where the installed package keeps its weights.
+
+    Raises:
+        RunError: it is not installed.
+    """
     spec = importlib.util.find_spec("glassllm")
     if spec is None or spec.origin is None:
         raise RunError(
             "the package glassllm, which carries these weights, is not installed; pip install "
             "glassllm"
         )
-    return Path(spec.origin).parent / "weights" / f"{language}.npz"
+    return Path(spec.origin).parent / "weights"
 
 
 def _ours(arrays: dict[str, NDArray[Any]], config: LlamaConfig, path: Path) -> dict[str, Any]:

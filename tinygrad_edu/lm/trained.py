@@ -18,6 +18,8 @@ from tinygrad_edu.lm.adapters import base_digest
 from tinygrad_edu.lm.config import TrainConfig
 from tinygrad_edu.lm.errors import RunError
 from tinygrad_edu.lm.finetune_config import FinetuneConfig
+from tinygrad_edu.lm.glassllm import load_glassllm
+from tinygrad_edu.lm.glassllm_tokenizer import MODELS, load_glass_tokenizer
 from tinygrad_edu.lm.gpt import GPT, GPTConfig
 from tinygrad_edu.lm.huggingface import load_huggingface
 from tinygrad_edu.lm.language_model import LanguageModel
@@ -119,6 +121,24 @@ class Trained:
 
 def _from_huggingface(folder: Path) -> Trained:
     model = load_huggingface(folder)
+    tokenizer = text.load_tokenizer(folder)
+    size = model.config.vocab_size
+    if tokenizer.vocab_size > size:
+        raise RunError(
+            f"{folder}: the tokenizer has {tokenizer.vocab_size} tokens, the model {size}; they do "
+            "not belong together"
+        )
+    return Trained(_options_of(model, str(folder)), tokenizer, model)
+
+
+def _from_glassllm(name: str) -> Trained:
+    model, tokenizer = load_glassllm(MODELS[name]), load_glass_tokenizer(MODELS[name])
+    # It is no class of `text`, as it only passes on to another package's; its methods are the same.
+    return Trained(_options_of(model, name), cast(text.Tokenizer, tokenizer), model)
+
+
+def _options_of(model: LanguageModel, name: str) -> TrainConfig:
+    """The options that a model of others would have had in a run here, as far as there are any."""
     sizes = model.config
     of_llama: dict[str, Any] = {}
     if isinstance(sizes, LlamaConfig):
@@ -126,31 +146,27 @@ def _from_huggingface(folder: Path) -> Trained:
             "architecture": "llama", "num_kv_heads": sizes.num_kv_heads,
             "hidden_dim": sizes.hidden_dim, "tied_head": sizes.tied_head,
         }  # fmt: skip
-    config = TrainConfig(
+    return TrainConfig(
         block_size=sizes.block_size, num_layers=sizes.num_layers, num_heads=sizes.num_heads,
-        embed_dim=sizes.embed_dim, tokenizer=str(folder), corpus=(str(folder),), **of_llama,
+        embed_dim=sizes.embed_dim, tokenizer=name, corpus=(name,), **of_llama,
     )  # fmt: skip
-    tokenizer = text.load_tokenizer(folder)
-    if tokenizer.vocab_size > sizes.vocab_size:
-        raise RunError(
-            f"{folder}: the tokenizer has {tokenizer.vocab_size} tokens, the model "
-            f"{sizes.vocab_size}; they do not belong together"
-        )
-    return Trained(config, tokenizer, model)
 
 
 def load_trained(run: str | Path) -> Trained:
     """The model of a run folder, with the weights of its newest checkpoint, or one that is shipped.
 
-    A folder in Hugging Face's layout (`config.json` of a GPT-2, with its tokenizer) is one as well.
-    The name of a shipped model (`lm.shipped.names()`) means that model; to mean a folder of that
-    name, write `./grammar`.
+    A folder in Hugging Face's layout (`config.json` of a GPT-2 or Llama, with its tokenizer) is one
+    as well. The name of a shipped model (`lm.shipped.names()`) means that model, `glassllm-en` and
+    `glassllm-pt` those inside the package `glassllm`; to mean a folder of that name, write
+    `./grammar`.
 
     Raises:
         RunError: no run there, or weights that do not fit its config and tokenizer.
         TokenizerError: its tokenizer.json cannot be read.
     """
     known = shipped.names()
+    if str(run) in MODELS:
+        return _from_glassllm(str(run))
     if str(run) in known:
         run = shipped.folder(str(run))
     elif not Path(run).exists():
