@@ -134,10 +134,18 @@ def test_a_language_model_is_made_measured_tuned_and_exported(tmp_path: Path) ->
     }  # fmt: skip
     given = {"tinygrad-edu chat RUN": "tinygrad-edu chat TUNED --max-new-tokens 5"}
     assert set(more) | set(given) < set(commands)
+    commands.remove("tinygrad-edu sample glassllm-pt")  # the test below
     for line in commands:
         command(given.get(line, line), tmp_path, *more.get(line, ()), given="a\n")
     assert (tmp_path / "RUN" / "report.html").exists()
     assert (tmp_path / "FOLDER" / "model.safetensors").exists()
+
+
+def test_weights_of_glassllm_write() -> None:
+    pytest.importorskip("glassllm", reason="the package whose weights these are is not installed")
+    assert "`tinygrad-edu sample glassllm-pt`" in README
+    written = command("tinygrad-edu sample glassllm-pt", CHECKOUT, "--max-new-tokens", "5")
+    assert written.strip()
 
 
 def test_an_expression_is_drawn(tmp_path: Path) -> None:

@@ -46,6 +46,12 @@ def test_text_ends_before_the_first_stop_string_however_it_comes_in_pieces(
     assert shown + stop.flush() == expected
 
 
+def test_the_first_to_be_complete_ends_the_text_and_not_the_first_to_begin() -> None:
+    stop = StopStrings(["abca", "b"])
+    assert stop.feed("cabca") == "ca"
+    assert stop.reached and stop.feed("more") == stop.flush() == ""
+
+
 def test_an_empty_stop_string_is_refused() -> None:
     with pytest.raises(lm.SamplingError, match="a stop string is empty"):
         StopStrings(["a", ""])

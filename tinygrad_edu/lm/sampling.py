@@ -187,9 +187,9 @@ def draw(chances: Probabilities, generator: Randomness) -> Ids:
             f"{rows} rows are to be drawn with {len(generator)} generators; give one, or one a row"
         )
     cumulative = chances.cumsum(axis=-1)
-    end = cumulative[:, -1:]
-    # Rounding may lift the product to the end itself, beyond the last token with a probability.
-    drawn = np.minimum(uniform * end, np.nextafter(end, 0))
+    # A number below 1 times the end is below the end, rounded as well: 1 - 2⁻⁵³ takes away half a
+    # unit in its last place at least. So what is drawn has a probability.
+    drawn = uniform * cumulative[:, -1:]
     return np.asarray((cumulative <= drawn).sum(axis=-1), dtype=np.int64)
 
 
