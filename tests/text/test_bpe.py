@@ -15,7 +15,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tinygrad_edu.text import BPETokenizer, TokenizerError, bpe, bpe_files, train_bpe
+from tinygrad_edu.text import (
+    BPETokenizer,
+    TokenizerError,
+    bpe,
+    bpe_files,
+    chunks,
+    joining,
+    train_bpe,
+)
 from tinygrad_edu.text.bpe_training import Progress, _Learner
 
 TEXT = (
@@ -72,7 +80,7 @@ words = st.text(alphabet="abcé ", min_size=0, max_size=12)
 def test_merges_are_those_of_counting_afresh(texts: list[str], wanted: int, least: int) -> None:
     text = "\n".join(texts) + "."
     learned = train_bpe(text, 256 + wanted, min_frequency=least)
-    counts = Counter(bpe._compiled(bpe.GPT2_PATTERN).findall(text))
+    counts = Counter(chunks.compiled(bpe.GPT2_PATTERN).findall(text))
     made = learned.tokenizer
     mine = [(made.token_bytes(a), made.token_bytes(b)) for a, b in made.merges]
     assert mine == naive(counts, wanted, least)
@@ -145,7 +153,7 @@ def test_long_chunks_are_joined_quickly_and_alike() -> None:
     ids = TRAINED.encode("a" * 100_000)
     assert TRAINED.decode(ids) == "a" * 100_000
     chunk = "thecatthatsat" * 20
-    assert len(chunk) > bpe._LONG
+    assert len(chunk) > joining.LONG
     short = BPETokenizer(TRAINED.merges)
     got = [short.token_bytes(i) for i in short.encode(chunk)]
     assert got == naive_encode(short, chunk)
@@ -245,6 +253,16 @@ def test_files_give_back_what_was_saved(tokenizer: BPETokenizer, tmp_path: Path)
     assert bpe_files.load_tiktoken(ranks, tokenizer.special_tokens, tokenizer.pattern) == tokenizer
 
 
+def split(behavior: str, invert: bool = False, use_regex: bool = False) -> Any:
+    """A pre-tokenizer of tokenizer.json."""
+    parts = [
+        {"type": "Split", "pattern": {"Regex": r"\s+|\S+"}, "behavior": behavior,
+         "invert": invert},
+        {"type": "ByteLevel", "add_prefix_space": False, "use_regex": use_regex},
+    ]  # fmt: skip
+    return {"type": "Sequence", "pretokenizers": parts}
+
+
 def test_files_that_are_no_tokenizers_say_why(tmp_path: Path) -> None:
     path = tmp_path / "t.json"
 
@@ -262,6 +280,15 @@ def test_files_that_are_no_tokenizers_say_why(tmp_path: Path) -> None:
     good = json.loads(path.read_text(encoding="utf-8"))
     for change, said in (
         ({"normalizer": {"type": "NFC"}}, "has a normalizer (NFC)"),
+        ({"normalizer": "NFC"}, "has a normalizer (NFC)"),
+        ({"added_tokens": [{"id": 5}]}, "has an added token {'id': 5}"),
+        ({"added_tokens": ["x"]}, "has an added token 'x'"),
+        ({"added_tokens": [{"id": 400, "content": "<m>", "lstrip": True}]},
+         "has lstrip at its added token '<m>'"),
+        ({"pre_tokenizer": None}, "splits text by nothing"),
+        ({"pre_tokenizer": split("Removed")}, "splits text by Split and ByteLevel, in a way"),
+        ({"pre_tokenizer": split("Isolated", True)}, "splits text by Split and ByteLevel, in a"),
+        ({"pre_tokenizer": split("Isolated", use_regex=True)}, "splits text by Split and ByteL"),
         ({"pre_tokenizer": {"type": "Whitespace"}}, "splits text by Whitespace"),
         ({"pre_tokenizer": {**good["pre_tokenizer"], "add_prefix_space": True}}, "adds a space"),
     ):
@@ -270,7 +297,14 @@ def test_files_that_are_no_tokenizers_say_why(tmp_path: Path) -> None:
     for change, said in (
         ({"byte_fallback": True}, "has byte_fallback = True"),
         ({"vocab": {k: v for k, v in model["vocab"].items() if k != "!"}}, "lacks the byte 0x21"),
-        ({"vocab": {**model["vocab"], "!": 9999}}, "gives byte 0x21 id 9999"),
+        ({"vocab": {**model["vocab"], "!": 1}}, "was given id 1, which is b'!'"),
+        ({"vocab": {**model["vocab"], "!": -1}}, "was given id -1, which is below 0"),
+        ({"vocab": {**model["vocab"], "!": 1.5}}, "'!' id 1.5, which is no whole number"),
+        ({"vocab": {**model["vocab"], "zq": 9999}}, "which its merges do not make"),
+        ({"merges": [5]}, "merge 0, 5, joins what the vocabulary lacks"),
+        ({"merges": model["merges"][::-1]}, "which no earlier merge makes"),
+        ({"dropout": 0.1}, "has dropout = 0.1"),
+        ({"ignore_merges": True}, "has ignore_merges = True"),
         ({"merges": [["q", "nosuch"]]}, "joins what the vocabulary lacks"),
         ({"merges": model["merges"][:5]}, "which its merges do not make"),
         ({"merges": None}, "has no vocab and merges"),

@@ -7,14 +7,14 @@ every string. (Lone surrogates are no text: each becomes U+FFFD, as in tiktoken;
 character it stands for.)
 
 Ids are GPT-2's: bytes in the order of their printable stand-ins, then merges as they were learnt,
-then special tokens.
+then special tokens. A vocabulary that was numbered by others keeps their ids.
 """
 
 from __future__ import annotations
 
 import codecs
-import heapq
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -23,55 +23,56 @@ import numpy as np
 import regex
 from numpy.typing import NDArray
 
+from tinygrad_edu.text.chunks import (
+    BYTE_ORDER,
+    GPT2_PATTERN,
+    PLACE_OF_BYTE,
+    compiled,
+    uncovered,
+    utf8,
+)
 from tinygrad_edu.text.errors import TokenizerError
+from tinygrad_edu.text.joining import Pair, joined
 
 __all__ = ["BYTE_ORDER", "GPT2_PATTERN", "BPETokenizer", "StreamDecoder"]
 
-GPT2_PATTERN = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-"""GPT-2's split: contractions, words, numbers and signs with a space before them, white space."""
-
-BYTE_ORDER = bytes(
-    [b for b in range(256) if chr(b).isprintable() and chr(b) != " "]
-    + [b for b in range(256) if not chr(b).isprintable() or chr(b) == " "]
-)
-"""The byte of each of the first 256 ids."""
-_ID_OF_BYTE = bytes(BYTE_ORDER.index(b) for b in range(256))
-
-Pair = tuple[int, int]
 _CACHED = 1 << 17
-_LONG = 64
-"""Bytes from which a chunk is joined with a heap, and not kept in the cache."""
+_KEPT = 64
+"""Characters up to which a chunk is kept in the cache."""
 
 
 class BPETokenizer:
     """A vocabulary of byte sequences and the merges that make them.
 
     Args:
-        merges: pairs of ids in the order in which they were learnt; the nth makes id 256 + n, or
-            that of an earlier token with the same bytes.
+        merges: pairs of tokens in the order in which they were learnt; the nth makes token 256 + n,
+            or the earlier one of the same bytes.
         special_tokens: texts with ids of their own, which are never made of merges; by id, or as a
             sequence, whose ids follow the last merge.
         pattern: splits the text into chunks that are joined apart.
+        ids: the id of each token, where it is not the token's place: the 256 bytes in GPT-2's
+            order, then what merges make.
 
     Raises:
-        TokenizerError: a merge of ids that are not there yet, a special token that is empty or
-            whose id is taken, or a pattern that is no pattern.
+        TokenizerError: a merge of tokens that are not there yet, an id given twice, a special token
+            that is empty or no text, or a pattern that is no pattern.
     """
 
     def __init__(
         self, merges: Iterable[Pair], special_tokens: Mapping[str, int] | Sequence[str] = (),
-        pattern: str = GPT2_PATTERN,
+        pattern: str = GPT2_PATTERN, ids: Sequence[int] | None = None,
     ) -> None:  # fmt: skip
         self.merges: list[Pair] = []
         self._tokens: list[bytes] = [bytes([b]) for b in BYTE_ORDER]
-        self._ids: dict[bytes, int] = {token: i for i, token in enumerate(self._tokens)}
+        self._places: dict[bytes, int] = {token: i for i, token in enumerate(self._tokens)}
         self._ranks: dict[Pair, int] = {}
         self._made: list[int] = []
         for pair in merges:
             self._add(pair)
+        self._number(ids)
         self._set_specials(special_tokens)
         self.pattern = pattern
-        self._split = _compiled(pattern)
+        self._split = compiled(pattern)
         self._cache: dict[str, list[int]] = {}
 
     def _add(self, pair: Pair) -> None:
@@ -83,40 +84,80 @@ class BPETokenizer:
             )
         if pair in self._ranks:
             raise TokenizerError(f"merge {len(self.merges)} joins {a} and {b} a second time")
-        joined = self._tokens[a] + self._tokens[b]
-        made = self._ids.get(joined)
+        whole = self._tokens[a] + self._tokens[b]
+        made = self._places.get(whole)
         if made is None:
-            made = self._ids[joined] = len(self._tokens)
-            self._tokens.append(joined)
+            made = self._places[whole] = len(self._tokens)
+            self._tokens.append(whole)
         self._ranks[pair] = len(self.merges)
         self._made.append(made)
         self.merges.append(pair)
 
+    def _number(self, ids: Sequence[int] | None) -> None:
+        """Take the ids of others; None, and their own places, are GPT-2's."""
+        self.ids: tuple[int, ...] | None = None
+        if ids is None or tuple(ids) == tuple(range(len(self._tokens))):
+            self._by_id: Mapping[int, bytes] = dict(enumerate(self._tokens))
+            return
+        self.ids = tuple(ids)
+        if len(self.ids) != len(self._tokens):
+            raise TokenizerError(
+                f"{len(self.ids)} ids were given for {len(self._tokens)} tokens: 256 bytes and "
+                f"{len(self._tokens) - 256} that merges make"
+            )
+        self._by_id = {}
+        for number, token in zip(self.ids, self._tokens, strict=True):
+            if number < 0 or number in self._by_id:
+                whose = f"is {self._by_id[number]!r}'s" if number >= 0 else "is below 0"
+                raise TokenizerError(f"token {token!r} was given id {number}, which {whose}")
+            self._by_id[number] = token
+
     def _set_specials(self, given: Mapping[str, int] | Sequence[str]) -> None:
+        first = max(self._by_id) + 1
+        if isinstance(given, str):
+            raise TokenizerError(
+                f"special_tokens was the text {given!r}, whose letters would each be one; give a "
+                f"sequence, [{given!r}]"
+            )
         if not isinstance(given, Mapping):
-            given = {name: len(self._tokens) + i for i, name in enumerate(given)}
+            twice = [name for i, name in enumerate(given) if name in given[:i]]
+            if twice:
+                raise TokenizerError(f"the special token {twice[0]!r} was given twice")
+            given = {name: first + i for i, name in enumerate(given)}
         taken: dict[int, str] = {}
         for name, number in given.items():
-            if not name:
-                raise TokenizerError("a special token was empty; it needs a text")
-            if number < len(self._tokens) or number in taken:
+            if not name or utf8(name).decode() != name:
+                what = "no text (a lone surrogate)" if name else "empty"
+                raise TokenizerError(f"a special token was {what}; it needs a text")
+            if number < 0 or number in self._by_id or number in taken:
                 whose = taken.get(number) or "an ordinary token"
                 raise TokenizerError(
                     f"special token {name!r} was given id {number}, which is {whose}'s; the first "
-                    f"free one is {max([len(self._tokens), *(n + 1 for n in taken)])}"
+                    f"free one is {max([first, *(n + 1 for n in taken)])}"
                 )
             taken[number] = name
         self.special_tokens: dict[str, int] = dict(given)
         self._special_names = taken
-        longest_first = sorted(given, key=lambda name: (-len(name), name))
-        self._special_split = (
-            regex.compile("|".join(map(regex.escape, longest_first))) if given else None
-        )
 
     @property
     def vocab_size(self) -> int:
         """One more than the largest id."""
-        return max([len(self._tokens), *(n + 1 for n in self._special_names)])
+        return 1 + max([*self._by_id, *self._special_names])
+
+    @property
+    def tokens(self) -> Sequence[bytes]:
+        """The bytes of each token that is not special, by its place: bytes, then merges."""
+        return tuple(self._tokens)
+
+    @property
+    def numbers(self) -> Sequence[int]:
+        """The id of each of these."""
+        return self.ids or range(len(self._tokens))
+
+    @property
+    def made(self) -> Sequence[int]:
+        """The place of the token that each merge makes."""
+        return tuple(self._made)
 
     # Encoding
 
@@ -148,20 +189,18 @@ class BPETokenizer:
         )  # fmt: skip
         if forbidden:
             self._refuse(text, forbidden)
-        if not allowed or self._special_split is None:
+        if not allowed:
             return self.encode_ordinary(text)
         ids: list[int] = []
         start = 0
-        for found in self._special_split.finditer(text):
-            if found[0] in allowed:
-                ids += self.encode_ordinary(text[start : found.start()])
-                ids.append(self.special_tokens[found[0]])
-                start = found.end()
+        for found in _any_of(frozenset(allowed)).finditer(text):
+            ids += self.encode_ordinary(text[start : found.start()])
+            ids.append(self.special_tokens[found[0]])
+            start = found.end()
         return ids + self.encode_ordinary(text[start:])
 
     def _refuse(self, text: str, forbidden: set[str]) -> None:
-        longest_first = sorted(forbidden, key=lambda name: (-len(name), name))
-        found = regex.search("|".join(map(regex.escape, longest_first)), text)
+        found = _any_of(frozenset(forbidden)).search(text)
         if found:
             raise TokenizerError(
                 f"the text holds {found[0]!r} at position {found.start()}, which is a special "
@@ -183,7 +222,7 @@ class BPETokenizer:
         for chunk in set(chunks):
             if chunk not in cache:
                 ids = self._chunk_ids(chunk)
-                if len(chunk) <= _LONG:
+                if len(chunk) <= _KEPT:
                     cache[chunk] = ids
                 else:
                     long[chunk] = ids
@@ -203,46 +242,32 @@ class BPETokenizer:
         """
         chunks: list[str] = self._split.findall(text)
         if sum(map(len, chunks)) != len(text):
-            raise _uncovered(self._split, text)
+            raise uncovered(self._split, text)
         return chunks
 
     def _chunk_ids(self, chunk: str) -> list[int]:
         """A chunk's ids: pairs joined, the earliest learnt first, the leftmost of equals first."""
         try:
-            ids = list(chunk.encode().translate(_ID_OF_BYTE))
+            data = chunk.encode()
         except UnicodeEncodeError:
-            ids = list(_bytes_of(chunk).translate(_ID_OF_BYTE))
-        if len(ids) > _LONG:
-            return _joined_long(ids, self._ranks, self._made)
-        rank_of, made, none = self._ranks.get, self._made, len(self.merges)
-        ranks = [rank_of(pair, none) for pair in pairwise(ids)]
-        while ranks:
-            best = min(ranks)
-            if best == none:
-                break
-            at = ranks.index(best)
-            ids[at : at + 2] = (made[best],)
-            del ranks[at]
-            if at:
-                ranks[at - 1] = rank_of((ids[at - 1], ids[at]), none)
-            if at < len(ranks):
-                ranks[at] = rank_of((ids[at], ids[at + 1]), none)
-        return ids
+            data = utf8(chunk)
+        places = joined(list(data.translate(PLACE_OF_BYTE)), self._ranks, self._made)
+        return places if self.ids is None else [self.ids[place] for place in places]
 
     def merge_steps(self, word: str) -> Iterator[list[bytes]]:
         """How a word is joined: its tokens after each step, from single bytes on."""
-        ids = list(_bytes_of(word).translate(_ID_OF_BYTE))
-        yield [self._tokens[i] for i in ids]
+        places = list(utf8(word).translate(PLACE_OF_BYTE))
+        yield [self._tokens[place] for place in places]
         while True:
             ranked = [
-                (self._ranks[pair], i) for i, pair in enumerate(pairwise(ids))
+                (self._ranks[pair], i) for i, pair in enumerate(pairwise(places))
                 if pair in self._ranks
             ]  # fmt: skip
             if not ranked:
                 return
             rank, at = min(ranked)
-            ids[at : at + 2] = [self._made[rank]]
-            yield [self._tokens[i] for i in ids]
+            places[at : at + 2] = [self._made[rank]]
+            yield [self._tokens[place] for place in places]
 
     # Decoding
 
@@ -252,8 +277,9 @@ class BPETokenizer:
         Raises:
             TokenizerError: there is no such id.
         """
-        if 0 <= token < len(self._tokens):
-            return self._tokens[token]
+        found = self._by_id.get(token)
+        if found is not None:
+            return found
         if token in self._special_names:
             return self._special_names[token].encode("utf-8")
         raise TokenizerError(
@@ -269,9 +295,7 @@ class BPETokenizer:
         """
         return b"".join(map(self.token_bytes, _flat(ids)))
 
-    def decode(
-        self, ids: Sequence[int] | NDArray[np.integer[Any]], errors: str = "replace"
-    ) -> str:
+    def decode(self, ids: Sequence[int] | NDArray[np.integer[Any]], errors: str = "replace") -> str:
         """The text of a sequence of ids, the inverse of `encode`.
 
         Args:
@@ -322,8 +346,8 @@ class BPETokenizer:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, BPETokenizer) and (
-            (self.merges, self.special_tokens, self.pattern)
-            == (other.merges, other.special_tokens, other.pattern)
+            (self.merges, self.special_tokens, self.pattern, self.ids)
+            == (other.merges, other.special_tokens, other.pattern, other.ids)
         )
 
     def __hash__(self) -> int:
@@ -337,10 +361,10 @@ class BPETokenizer:
 class StreamDecoder:
     """Ids to text, piece by piece.
 
-        stream = tokenizer.stream()
-        for token in ids:
-            print(stream.feed(token), end="")
-        print(stream.flush())
+    stream = tokenizer.stream()
+    for token in ids:
+        print(stream.feed(token), end="")
+    print(stream.flush())
     """
 
     def __init__(self, tokenizer: BPETokenizer, errors: str = "replace") -> None:
@@ -356,66 +380,11 @@ class StreamDecoder:
         return self._decoder.decode(b"", final=True)
 
 
-def _joined_long(ids: list[int], ranks: Mapping[Pair, int], made: Sequence[int]) -> list[int]:
-    """The same for a long chunk, with a heap of pairs and links between neighbours: n log n."""
-    count = len(ids)
-    after = list(range(1, count + 1))
-    before = list(range(-1, count - 1))
-    heap = []
-    for i in range(count - 1):
-        rank = ranks.get((ids[i], ids[i + 1]))
-        if rank is not None:
-            heap.append((rank, i, ids[i], ids[i + 1]))
-    heapq.heapify(heap)
-    while heap:
-        rank, i, a, b = heapq.heappop(heap)
-        j = after[i]
-        if ids[i] != a or j >= count or ids[j] != b:
-            continue  # one of the two has been joined with another meanwhile
-        ids[i], ids[j] = made[rank], -1
-        after[i] = after[j]
-        if after[i] < count:
-            before[after[i]] = i
-        for left, right in ((before[i], i), (i, after[i])):
-            if left >= 0 and right < count:
-                found = ranks.get((ids[left], ids[right]))
-                if found is not None:
-                    heapq.heappush(heap, (found, left, ids[left], ids[right]))
-    return [i for i in ids if i >= 0]
-
-
-def _bytes_of(text: str) -> bytes:
-    try:
-        return text.encode("utf-8")
-    except UnicodeEncodeError:
-        whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return whole.encode("utf-8")
-
-
-def _compiled(pattern: str) -> Any:
-    try:
-        made = regex.compile(pattern)
-    except regex.error as error:
-        raise TokenizerError(f"the split pattern {pattern!r} is no pattern: {error}") from error
-    if made.groups:
-        raise TokenizerError(
-            f"the split pattern {pattern!r} has {made.groups} capturing groups; write (?:…) for "
-            "each, as the whole match is the chunk"
-        )
-    return made
-
-
-def _uncovered(split: Any, text: str) -> TokenizerError:
-    """The error for a text of which a pattern leaves a part out."""
-    end = 0
-    for found in split.finditer(text):
-        if found.start() != end:
-            break
-        end = found.end()
-    return TokenizerError(
-        f"the split pattern leaves out {text[end : end + 20]!r} at position {end}, which would be "
-        "lost; add an alternative that matches it, such as |.|\\s at the end"
-    )
+@lru_cache(maxsize=64)
+def _any_of(names: frozenset[str]) -> Any:
+    """Finds special tokens, of several that begin alike the longest."""
+    longest_first = sorted(names, key=lambda name: (-len(name), name))
+    return regex.compile("|".join(map(regex.escape, longest_first)))
 
 
 def _flat(ids: Sequence[int] | NDArray[np.integer[Any]]) -> list[int]:

@@ -15,17 +15,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from tinygrad_edu.text.bpe import (
-    _ID_OF_BYTE,
+from tinygrad_edu.text.bpe import BPETokenizer
+from tinygrad_edu.text.chunks import (
     BYTE_ORDER,
     GPT2_PATTERN,
-    BPETokenizer,
-    Pair,
-    _bytes_of,
-    _compiled,
-    _uncovered,
+    PLACE_OF_BYTE,
+    compiled,
+    uncovered,
+    utf8,
 )
 from tinygrad_edu.text.errors import TokenizerError
+from tinygrad_edu.text.joining import Pair
 
 __all__ = ["Learned", "Progress", "train_bpe"]
 
@@ -103,12 +103,12 @@ def train_bpe(
 
 
 def _chunk_counts(texts: str | Iterable[str], pattern: str) -> Counter[str]:
-    split = _compiled(pattern)
+    split = compiled(pattern)
     counts: Counter[str] = Counter()
     for text in [texts] if isinstance(texts, str) else texts:
         chunks = split.findall(text)
         if sum(map(len, chunks)) != len(text):
-            raise _uncovered(split, text)
+            raise uncovered(split, text)
         counts.update(chunks)
     if not counts:
         raise TokenizerError(
@@ -135,9 +135,9 @@ class _Learner:
         self._pairs: dict[str, int] = {}
         self._where: dict[str, set[int]] = {}
         for chunk, times in counts.items():
-            data = _bytes_of(chunk)
+            data = utf8(chunk)
             if len(data) > 1:
-                self._enter(data.translate(_ID_OF_BYTE).decode("latin-1"), times)
+                self._enter(data.translate(PLACE_OF_BYTE).decode("latin-1"), times)
         self._heap = [(-count, pair) for pair, count in self._pairs.items()]
         heapq.heapify(self._heap)
 
@@ -156,9 +156,7 @@ class _Learner:
                 found.add(index)
                 pairs[pair] += times
 
-    def run(
-        self, wanted: int, least: int, progress: Callable[[Progress], None] | None
-    ) -> str:
+    def run(self, wanted: int, least: int, progress: Callable[[Progress], None] | None) -> str:
         """Learn until there are `wanted` new tokens; why there are fewer, or ""."""
         begin = said = time.monotonic()
         try:
@@ -213,7 +211,7 @@ class _Learner:
             n = times[index]
             new = words[index] = old.replace(pair, made)
             if len(new) < len(old) - 1:
-                self._recounted(old, new, n, lost, gained, index)
+                self._repeated(old, made, pair, n, lost, gained, index)
                 continue
             if at:
                 before = old[at - 1]
@@ -238,18 +236,30 @@ class _Learner:
         self._pairs.pop(pair, None)
         self._apply(lost, gained, pair)
 
-    def _recounted(
-        self, old: str, new: str, n: int, lost: dict[str, int], gained: dict[str, int],
-        index: int,
+    def _repeated(
+        self, old: str, made: str, pair: str, n: int, lost: dict[str, int],
+        gained: dict[str, int], index: int,
     ) -> None:  # fmt: skip
-        """The changes of a word in which the pair stood more than once: counted afresh."""
-        for i in range(len(old) - 1):
-            each = old[i : i + 2]
-            lost[each] = lost.get(each, 0) + n
-        for i in range(len(new) - 1):
-            each = new[i : i + 2]
-            gained[each] = gained.get(each, 0) + n
-            self._where.setdefault(each, set()).add(index)
+        """The changes of a word in which the pair stands more than once: those around it alone, so
+        that a word of a megabyte costs a merge no more than what it joins.
+        """
+        at, length, where = old.find(pair), len(old), self._where
+        while at >= 0:
+            end = at + 2
+            run = 1  # so often in a row, with nothing between
+            while old.startswith(pair, end):
+                end += 2
+                run += 1
+            changes = [(pair[1] + pair[0], made + made, n * (run - 1))] if run > 1 else []
+            if at:
+                changes.append((old[at - 1] + pair[0], old[at - 1] + made, n))
+            if end < length:
+                changes.append((pair[1] + old[end], made + old[end], n))
+            for was, now, times in changes:
+                lost[was] = lost.get(was, 0) + times
+                gained[now] = gained.get(now, 0) + times
+                where.setdefault(now, set()).add(index)
+            at = old.find(pair, end)
 
     def _apply(self, lost: dict[str, int], gained: dict[str, int], joined: str) -> None:
         pairs = self._pairs

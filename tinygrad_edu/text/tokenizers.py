@@ -25,6 +25,7 @@ def digest_of(tokenizer: Tokenizer) -> bytes:
             "merges": tokenizer.merges,
             "special": sorted(tokenizer.special_tokens.items()),
             "pattern": tokenizer.pattern,
+            **({} if tokenizer.ids is None else {"ids": tokenizer.ids}),
         }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).digest()
 
@@ -63,6 +64,8 @@ def _content(path: Path) -> object:
 
 
 def _of_characters(content: object) -> bool:
-    return not isinstance(content, dict) or content.get("type") == FILE_TYPE or (
-        "model" not in content
+    return (
+        not isinstance(content, dict)
+        or content.get("type") == FILE_TYPE
+        or ("model" not in content)
     )
