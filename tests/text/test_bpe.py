@@ -375,8 +375,9 @@ def test_merges_and_ids_are_those_of_tokenizers(
 
 
 @pytest.mark.oracle
-@given(text=st.text())
+@given(text=st.text(st.characters(codec=None, exclude_categories=["Cn"])))
 def test_ids_are_tiktokens(gpt2: BPETokenizer, text: str) -> None:
+    """(Of what Unicode has not assigned, the two may be of different versions.)"""
     tiktoken = pytest.importorskip("tiktoken", reason="tiktoken, the judge, is not installed")
     encoding = tiktoken.Encoding(
         "gpt2", pat_str=bpe.GPT2_PATTERN, special_tokens=gpt2.special_tokens,

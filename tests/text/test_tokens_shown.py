@@ -63,6 +63,13 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert main(["tokenizer", "show", path, "the cat", "--word", " the", "--beside", path]) == 0
     shown = capsys.readouterr().out
     assert "the| cat" in shown and "bytes per token" in shown and "[ the]" in shown
+    (tmp_path / "pt.txt").write_text("O gato subiu", encoding="utf-8")
+    files = [str(tmp_path / name) for name in ("t.txt", "pt.txt")]
+    assert main(["tokenizer", "show", path, "é", "--files", *files]) == 0
+    *_, head, own, english, portuguese = capsys.readouterr().out.splitlines()
+    assert head.split() == ["bytes", "per", "token", "tokenizer.json"]
+    assert float(own.split()[-1]) == 1 < float(portuguese.split()[-1]) < float(english.split()[-1])
+    assert english.startswith("…") and english.split()[0].endswith("/t.txt")
 
 
 @pytest.mark.parametrize(("arguments", "said"), [

@@ -317,18 +317,20 @@ class ShowTokens:
         text: what to show.
         word: also show how this word is joined, a merge a line.
         beside: another tokenizer, to compare bytes per token.
+        files: texts to count bytes per token of as well, such as one a language.
     """
 
     tokenizer: Annotated[Path, tyro.conf.arg(metavar="TOKENIZER"), tyro.conf.Positional]
     text: Annotated[str, tyro.conf.arg(metavar="TEXT"), tyro.conf.Positional]
     word: str = ""
     beside: Path | None = None
+    files: tuple[Path, ...] = ()
 
     def run(self) -> int:
         """Print it."""
         from tinygrad_edu.cli.tokenizer import show
 
-        show(self.tokenizer, self.text, self.word, self.beside)
+        show(self.tokenizer, self.text, self.word, self.beside, self.files)
         return FINISHED
 
 

@@ -74,8 +74,12 @@ def decode(tokenizer: Path, ids: Sequence[int]) -> None:
     print(_bpe(tokenizer).decode(list(ids)))
 
 
-def show(tokenizer: Path, text: str, word: str, beside: Path | None) -> None:
-    """Print a text in tokens, a word's merges, and bytes per token beside another tokenizer."""
+def show(
+    tokenizer: Path, text: str, word: str, beside: Path | None, files: Sequence[Path]
+) -> None:
+    """Print a text in tokens, a word's merges, and bytes per token of texts, beside another
+    tokenizer's.
+    """
     made = _bpe(tokenizer)
     shown = ShownTokens.of(made, text)
     print(shown.coloured() if sys.stdout.isatty() else shown.plain())
@@ -84,6 +88,12 @@ def show(tokenizer: Path, text: str, word: str, beside: Path | None) -> None:
     print(f"{len(shown.ids)} tokens, {size} bytes: {size / count:.2f} bytes per token")
     if word:
         print(f"\n{shown_merges(made, word)}")
+    if beside is None and not files:
+        return
+    both = {tokenizer.name: made}
     if beside is not None:
-        print()
-        print("\n".join(bytes_per_token({"this": made, "other": _bpe(beside)}, {"text": text})))
+        name = beside.name if beside.name != tokenizer.name else str(beside)
+        both[name] = _bpe(beside)
+    texts = {"TEXT": text} | {str(file): _text_of(file) for file in files}
+    print()
+    print("\n".join(bytes_per_token(both, texts)))

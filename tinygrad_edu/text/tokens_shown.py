@@ -80,11 +80,15 @@ def _bracketed(piece: bytes) -> str:
     return f"[{_readable(piece)}]"
 
 
+def _end_of(name: str) -> str:
+    return name if len(name) <= 20 else f"…{name[-19:]}"
+
+
 def bytes_per_token(
     tokenizers: Mapping[str, BPETokenizer], texts: Mapping[str, str]
 ) -> Sequence[str]:
     """A table: for each text, how many bytes a token of each tokenizer holds on average."""
-    names = list(tokenizers)
+    names = [_end_of(name) for name in tokenizers]
     widths = [max(8, len(name)) for name in names]
     head = f"{'bytes per token':<20}" + "".join(
         f"  {name:>{w}}" for name, w in zip(names, widths, strict=True)
@@ -94,7 +98,7 @@ def bytes_per_token(
         size = len(text.encode("utf-8", "replace"))
         cells = [size / max(1, len(t.encode_ordinary(text))) for t in tokenizers.values()]
         rows.append(
-            f"{title[:20]:<20}"
+            f"{_end_of(title):<20}"
             + "".join(f"  {x:>{w}.2f}" for x, w in zip(cells, widths, strict=True))
         )
     return rows
