@@ -12,6 +12,7 @@ import pytest
 from lm.recording import Recorder
 
 from tinygrad_edu import lm
+from tinygrad_edu.lm import curve
 from tinygrad_edu.lm.learner import Learner, new_model
 from tinygrad_edu.lm.lessons import IGNORED, Batch
 from tinygrad_edu.lm.material import read_material
@@ -89,7 +90,10 @@ def test_the_same_windows_are_read_however_they_are_cut(make_config: MakeConfig)
 
 def test_a_run_that_accumulates_is_told_so_and_counts_its_tokens(make_config: MakeConfig) -> None:
     recorder = Recorder()
-    lm.train(make_config(batch_size=2, accumulate=3, dropout=0.1), recorder)
+    run = lm.train(make_config(batch_size=2, accumulate=3, dropout=0.1, curve=True), recorder).run
+    drawn = (run / "loss.svg").read_bytes()
+    curve.draw(run)
+    assert (run / "loss.svg").read_bytes() == drawn, "tokens seen, at the upper axis, are the same"
     (plan,) = recorder.plans
     assert plan.tokens_per_step == 2 * 3 * 8
     said = dict(plan.lines())["step"]

@@ -61,6 +61,17 @@ def test_any_number_of_workers_gives_the_same_bits(workers: int) -> None:
         team.close()
 
 
+@pytest.mark.parametrize("length", [10, 65, 300])
+def test_the_loss_does_not_depend_on_how_many_windows_are_read_at_once(length: int) -> None:
+    tokens = np.random.default_rng(1).integers(0, 11, length)
+    whole = evaluate(model_of(11), tokens, 1)
+    assert whole.tokens == length - 1
+    for batch in (2, 3, 7, 64):
+        found = evaluate(model_of(11), tokens, batch)
+        assert found.tokens == whole.tokens
+        assert found.loss == pytest.approx(whole.loss, rel=1e-6)
+
+
 def test_losses_by_window_have_the_mean_of_the_validation() -> None:
     tokens = np.random.default_rng(0).integers(0, 11, 301)
     model = model_of(11)

@@ -149,6 +149,11 @@ class TrainConfig:
         return {"gpt": "GPT", "llama": "Llama"}[self.architecture]
 
     @property
+    def tokens_per_step(self) -> int:
+        """Predictions that one update learns from."""
+        return self.batch_size * self.accumulate * self.block_size
+
+    @property
     def warmup(self) -> int:
         """Steps of warm-up."""
         return min(100, self.steps // 10) if self.warmup_steps is None else self.warmup_steps

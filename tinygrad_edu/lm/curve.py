@@ -90,7 +90,7 @@ def draw(run: str | Path) -> Path:
         text=named(config.corpus),
         symbols=text.load_tokenizer(run / checkpoint.TOKENIZER).vocab_size,
         parameters=sum(array.size for array in weights.values()),
-        tokens_per_step=config.batch_size * config.block_size,
+        tokens_per_step=config.tokens_per_step,
         model=config.model_name,
     )
     return write(run, subject, history)

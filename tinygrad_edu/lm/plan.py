@@ -57,7 +57,7 @@ class Plan:
     @property
     def tokens_per_step(self) -> int:
         """Predictions that one update learns from."""
-        return self.config.batch_size * self.config.accumulate * self.config.block_size
+        return self.config.tokens_per_step
 
     @property
     def steps_per_epoch(self) -> int:

@@ -331,7 +331,7 @@ class Session:
         self._log(
             validation_loss=found.loss,
             perplexity=found.perplexity,
-            bits_per_byte=found.bits_per_byte or 0.0,
+            bits_per_byte=found.bits_per_byte,
             seconds=self.pace.total(),
         )
         return ValidationReport(step, found.loss, found.perplexity, "", found.bits_per_byte)
