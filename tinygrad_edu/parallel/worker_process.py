@@ -170,17 +170,23 @@ def serve(pipe: Connection, parents: Sequence[Connection], inside: Inside) -> No
             message = heard(pipe)
             if message == END:
                 return
-            try:
-                (mode, numpy_warnings), (what, *arguments) = unpacked(message)
-                with mode, np.errstate(**numpy_warnings):
-                    answer = True, getattr(inside, what)(*arguments)
-            except Exception as error:  # noqa: BLE001 - the caller raises it
-                answer = False, _portable(error)
-            try:
-                sent = packed(answer)
-            except WorkerError as error:
-                sent = packed((False, WorkerError(f"a result cannot be sent back: {error}")))
-            pipe.send_bytes(sent)
+            pipe.send_bytes(answer_to(message, inside))
+
+
+def answer_to(message: bytes, inside: Any) -> bytes:
+    """Do what a message says, by `inside`'s method of that name: (True, result), or (False, error),
+    for the caller to raise.
+    """
+    try:
+        (mode, numpy_warnings), (what, *arguments) = unpacked(message)
+        with mode, np.errstate(**numpy_warnings):
+            answer = True, getattr(inside, what)(*arguments)
+    except Exception as error:  # noqa: BLE001 - the caller raises it
+        answer = False, _portable(error)
+    try:
+        return packed(answer)
+    except WorkerError as error:
+        return packed((False, WorkerError(f"a result cannot be sent back: {error}")))
 
 
 def _portable(error: Exception) -> Exception:

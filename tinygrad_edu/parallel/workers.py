@@ -8,7 +8,8 @@ they are threads or processes.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Generic, TypeVar
@@ -202,14 +203,43 @@ class Setting:
         modes.state.generator = np.random.default_rng([self.seed, worker])
 
 
+@contextmanager
+def _told(parameters: Sequence[Tensor], arrived: Callable[[int, Any], None]) -> Iterator[None]:
+    """Within it, `arrived` hears of each gradient that a backward pass has made, with what was
+    there before.
+    """
+
+    def hook_of(i: int, parameter: Tensor) -> Callable[[Tensor], None]:
+        def heard(gradient: Tensor) -> None:
+            before = grad_array(parameter)
+            arrived(i, gradient._data if before is None else before + gradient._data)
+
+        return heard
+
+    before = [p._hooks for p in parameters]
+    try:
+        for i, p in enumerate(parameters):
+            if p.requires_grad:
+                p._hooks = [*(p._hooks or ()), hook_of(i, p)]
+        yield
+    finally:
+        for p, hooks in zip(parameters, before, strict=True):
+            p._hooks = hooks
+
+
 def part_gradient(
     model: Module,
     parameters: Sequence[Tensor],
     loss_of: Callable[..., Tensor],
     part: Part,
     share: Share,
+    arrived: Callable[[int, Any], None] | None = None,
 ) -> tuple[float, Gradients]:
-    """(share · loss, its gradients as arrays or None), with those of `parameters` as before."""
+    """(share · loss, its gradients as arrays or None), with those of `parameters` as before.
+
+    `arrived(i, gradient)` is called while the last backward pass goes on, as soon as parameter i
+    has all of its gradient.
+    """
     pieces = part if isinstance(part, list) else [part]
     shares = share if isinstance(share, list) else [share]
     value = 0.0
@@ -217,9 +247,13 @@ def part_gradient(
     try:
         for p in parameters:
             p._grad = None
-        for piece, weight in zip(pieces, shares, strict=True):
+        for n, (piece, weight) in enumerate(zip(pieces, shares, strict=True), 1):
             loss = loss_of(model, *piece)
-            loss.backward(np.full(loss.shape, weight, loss.dtype), retain_graph=False)
+            told = nullcontext()
+            if arrived is not None and n == len(pieces):
+                told = _told(parameters, arrived)
+            with told:
+                loss.backward(np.full(loss.shape, weight, loss.dtype), retain_graph=False)
             value += weight * float(loss.item())
         return value, [grad_array(p) for p in parameters]
     finally:
