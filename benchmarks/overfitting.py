@@ -78,10 +78,11 @@ def main() -> int:
         for step, loss in course:
             if step and (step % 250 == 0 or step == best[0]):
                 mark = " (the best)" if step == best[0] else ""
-                print(f"| {step:,}{mark} | {training_loss(to_the_end.run, step):.3f} | {loss:.3f} |")
+                learnt = training_loss(to_the_end.run, step)
+                print(f"| {step:,}{mark} | {learnt:.3f} | {loss:.3f} |")
         again = measured_again(stopped.run, text)
-        print(f"\nwith patience {asked.patience}: stopped at step {stopped.step:,}; the weights left "
-              f"give {again:.3f}")  # fmt: skip
+        print(f"\nwith patience {asked.patience}: stopped at step {stopped.step:,}; "
+              f"the weights left give {again:.3f}")  # fmt: skip
         kept = min(loss for _, loss in validations(stopped.run))
         if abs(again - kept) > 1e-3:
             print(f"the best validation was {kept:.3f}: the weights left are not its")

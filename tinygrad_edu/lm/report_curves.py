@@ -60,7 +60,8 @@ def _of_updates(rows: Sequence[dict[str, Any]], name: str, kept: Sequence[int]) 
 
 
 def _of_validations(rows: Sequence[dict[str, Any]], name: str) -> Series:
-    found = [row for row in rows if row.get("validation_loss") is not None and row.get(name)]  # null: not known
+    """(A number that is not known is null.)"""
+    found = [row for row in rows if row.get("validation_loss") is not None and row.get(name)]
     found = [found[i] for i in thinned(len(found))]
     words = name.replace("_", " ").replace("bits per byte", "bits a byte")
     x = [row["step"] for row in found]
