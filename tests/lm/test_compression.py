@@ -15,6 +15,7 @@ import tinygrad_edu as tg
 from tinygrad_edu import lm, text
 from tinygrad_edu.cli import main
 from tinygrad_edu.lm.arithmetic_coding import LARGEST_TOTAL, Decoder, Encoder
+from tinygrad_edu.lm.compression import HEADER_BYTES
 from tinygrad_edu.lm.scoring import scored_windows
 from tinygrad_edu.nn import functional as F
 
@@ -64,7 +65,7 @@ def test_any_text_round_trips_at_its_cross_entropy(content: str) -> None:
     made = lm.compress(TRAINED, content)
     assert lm.decompress(TRAINED, made.data) == content
     assert made.tokens == len(content) and made.text_bytes == len(content.encode())
-    assert 8 * (len(made.data) - 28) <= made.ideal_bits + 10
+    assert 8 * (len(made.data) - HEADER_BYTES) <= made.ideal_bits + 10
 
 
 def test_the_ideal_is_the_cross_entropy() -> None:
@@ -83,11 +84,32 @@ def test_what_cannot_be_read_back_is_refused() -> None:
         lm.decompress(model(1), data)
     with pytest.raises(lm.RunError, match="not written by tinygrad-edu compress"):
         lm.decompress(TRAINED, b"PK" + data)
-    damaged = data[:28] + bytes([data[28] ^ 255]) + data[29:]
-    with pytest.raises(lm.RunError, match="does not come out as it was"):
-        lm.decompress(TRAINED, damaged)
     with pytest.raises(text.TokenizerError, match="'z'"):
         lm.compress(TRAINED, "abcz")
+
+
+def test_every_damaged_byte_and_every_cut_is_noticed_before_anything_is_worked_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = lm.compress(TRAINED, "abcabc").data
+    monkeypatch.setattr(lm.Trained, "predictor", None)  # a wrong count may ask for 2⁶³ tokens
+    for place in range(len(data)):
+        damaged = data[:place] + bytes([data[place] ^ 16]) + data[place + 1 :]
+        said = "not written by tinygrad-edu compress" if place < 8 else "cut short or damaged"
+        with pytest.raises(lm.RunError, match=said):
+            lm.decompress(TRAINED, damaged)
+        with pytest.raises(lm.RunError, match=said):
+            lm.decompress(TRAINED, data[:place])
+
+
+def test_predictions_in_other_bits_are_noticed_by_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = lm.compress(TRAINED, "abcabc" * 10).data
+    predictor = lm.Trained.predictor
+    monkeypatch.setattr(
+        lm.Trained, "predictor", lambda own: lambda ids: predictor(own)(ids) * np.float32(1.01)
+    )
+    with pytest.raises(lm.RunError, match=r"the file is whole.*decompress it there"):
+        lm.decompress(TRAINED, data)
 
 
 @pytest.mark.parametrize("length", [2, 8, 9, 10, 25, 64])
@@ -148,7 +170,7 @@ def test_a_model_that_knows_the_text_beats_zlib() -> None:
     content = text.load_corpus(("python-docs",)).text
     made = lm.compress(lm.load_trained("python-docs"), content[1000:2500])
     assert len(made.data) < min(made.zlib_bytes, made.lzma_bytes)
-    assert len(made.data) - 28 <= made.ideal_bits / 8 + 2
+    assert len(made.data) - HEADER_BYTES <= made.ideal_bits / 8 + 2
 
 
 @pytest.mark.parametrize(

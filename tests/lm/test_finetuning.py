@@ -265,3 +265,22 @@ def test_of_a_long_conversation_the_oldest_exchange_is_forgotten_first() -> None
         list(talk.reply(said))
     asked = [message.content for message in talk.messages if message.role == "user"]
     assert asked == ["b", "c", "d"] and talk.forgotten == 1
+
+
+def test_a_damaged_checkpoint_that_is_passed_over_is_told(
+    base: Path, chat: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        run = lm.finetune(
+            options(base, chat, run=tmp_path / "cut", checkpoint_interval=1), Presses(3, patch)
+        ).run
+    (run / "checkpoint" / "step-00000003" / "state.json").write_text("{")
+    heard: list[lm.Plan] = []
+
+    class Hears(lm.Reporter):
+        def planned(self, plan: lm.Plan, step: int) -> None:
+            heard.append(plan)
+
+    lm.resume_finetuning(run, Hears())
+    (remark,) = heard[0].remarks
+    assert "is missing or damaged" in remark and "it goes on from step 2" in remark

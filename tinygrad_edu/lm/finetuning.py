@@ -32,6 +32,7 @@ from tinygrad_edu.lm.data import Split, stream
 from tinygrad_edu.lm.errors import ConfigError, ConversationError, RunError
 from tinygrad_edu.lm.finetune_config import FinetuneConfig
 from tinygrad_edu.lm.finetune_plan import FinetunePlan
+from tinygrad_edu.lm.going_on import newest_state, remarks
 from tinygrad_edu.lm.interrupt import limited_threads
 from tinygrad_edu.lm.learner import Learner
 from tinygrad_edu.lm.lock import held
@@ -135,7 +136,7 @@ def resume_finetuning(
     if not isinstance(config, FinetuneConfig):
         raise RunError(f"{run} is no fine-tuning run; go on with it with train --resume {run}")
     with held(run):
-        state = checkpoint.load_checkpoint(run) if checkpoint.begun(run) else None
+        state = newest_state(run)
         prepared = prepare(config)
         if state:
             if state.progress.text_sha256 != prepared.sha256:
@@ -166,6 +167,7 @@ def _run(
         )  # fmt: skip
         learner = Learner(config, model, lessons)
         with closing(learner):
+            workers = learner.workers.count, learner.workers.kind
             plan = FinetunePlan(
                 config=config, run=run, text=", ".join(Path(p).name for p in config.corpus),
                 characters=sum(
@@ -177,8 +179,8 @@ def _run(
                 validation_tokens=lessons.validation_targets,
                 groups=parameters_by_group(model),
                 cost=step_cost(model.config, config.batch_size),
-                workers=(learner.workers.count, learner.workers.kind), blas=blas(),
-                allocator_tuned=tuned, remarks=prepared.examples.remarks,
+                workers=workers, blas=blas(), allocator_tuned=tuned,
+                remarks=(*prepared.examples.remarks, *remarks(state, run, workers)),
                 examples=(len(prepared.division.training), len(prepared.division.held_out)),
                 trained=sum(p.size for p in model.parameters() if p.requires_grad),
             )  # fmt: skip

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -22,11 +21,12 @@ from tinygrad_edu.lm.cost import parameters_by_group, step_cost
 from tinygrad_edu.lm.errors import ConfigError, RunError
 from tinygrad_edu.lm.evaluation import evaluate_batches
 from tinygrad_edu.lm.finetune_config import FinetuneConfig
+from tinygrad_edu.lm.going_on import newest_state, remarks
 from tinygrad_edu.lm.interrupt import limited_threads
 from tinygrad_edu.lm.learner import Learner, model_config, new_model, schedule_of
 from tinygrad_edu.lm.lessons import steps_for
 from tinygrad_edu.lm.lock import held
-from tinygrad_edu.lm.machine import blas, environment
+from tinygrad_edu.lm.machine import blas
 from tinygrad_edu.lm.material import Material, anchored, read_material
 from tinygrad_edu.lm.pace import Clock
 from tinygrad_edu.lm.patience import Best
@@ -101,7 +101,7 @@ def resume(
 def _resume(run: Path, config: TrainConfig | None, reporter: Reporter, clock: Clock) -> Result:
     saved = checkpoint.read_config(run)
     saved = dataclasses.replace(saved, warmup_steps=saved.warmup)
-    state = checkpoint.load_checkpoint(run) if checkpoint.begun(run) else None
+    state = newest_state(run)
     progress = state.progress if state else None
     config = _checked(run, saved, config or saved, progress)
     material = _same_material(run, saved, config, progress)
@@ -117,27 +117,12 @@ def _resume(run: Path, config: TrainConfig | None, reporter: Reporter, clock: Cl
             rates = schedule_of(saved)(step), schedule_of(config)(step)
             if f"{rates[0]:.3g}" != f"{rates[1]:.3g}":
                 plan = dataclasses.replace(plan, changed_rate=rates)
-            plan = dataclasses.replace(plan, remarks=tuple(_remarks(state, plan)))
+            plan = dataclasses.replace(plan, remarks=tuple(remarks(state, run, plan.workers)))
             session = Session(plan, learner, material, reporter, clock)
             session.restore(state)
             checkpoint.write_config(run, config)
             material.tokenizer.save(run / checkpoint.TOKENIZER)
             return session.run_to_end()
-
-
-def _remarks(state: checkpoint.Checkpoint | None, plan: Plan) -> Iterator[str]:
-    """What makes this continuation differ from a run that was never stopped."""
-    if state is None:
-        return
-    if state.damaged:
-        yield f"{state.damaged}; it goes on from step {state.progress.step:,}, which is whole"
-    now = environment(plan.workers)
-    for what, before in state.progress.environment.items():
-        if now.get(what, before) != before:
-            yield (
-                f"{what}: {now[what]} now, {before} before; from here the run is equal to one that "
-                "was not interrupted up to rounding only"
-            )
 
 
 def _checked(
