@@ -8,9 +8,9 @@ weights, and adapters of rank 8 on every linear layer. Each is measured in a pro
 
 Counted are the bytes asked of the allocator once the base is in memory, by `tracemalloc`, which
 NumPy tells of each array. *Held* are the arrays that are there after a backward pass: gradients,
-AdamW's two averages and the 0.25 MiB it works in; the adapters are printed apart. *Peak* is the most in a step, with
-activations, whatever is made and dropped on the way, and Python's own objects. The plan is the one
-that `finetune` prints before it starts: 12 bytes a number that learns.
+AdamW's two averages and the 0.25 MiB it works in; the adapters are printed apart. *Peak* is the
+most in a step, with activations, whatever is made and dropped on the way, and Python's own objects.
+The plan is the one that `finetune` prints before it starts: 12 bytes a number that learns.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""`tinygrad-edu finetune`, `chat` and `merge`."""
+"""`tinygrad-edu finetune` and `merge`."""
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -149,62 +148,6 @@ def _say_what_was_saved(run: Path) -> None:
             print(f"saved {path}: {path.stat().st_size:,} bytes")
     print(f"talk with it:  tinygrad-edu chat {run}")
     print(f"one model:     tinygrad-edu merge {run} --output FOLDER")
-
-
-@dataclass(frozen=True)
-class ChatCommand:
-    """Talk with a fine-tuned model.
-
-    /reset forgets what was said, /quit ends, as does the end of the input.
-
-    Attributes:
-        run_folder: the folder of a fine-tuning run, or a merged one.
-        system: what the model is told beforehand.
-        temperature: 0 always takes the likeliest token.
-        top_p: draw among the fewest likeliest tokens that reach this sum.
-        max_new_tokens: of an answer, at most.
-        seed: another seed gives other answers.
-    """
-
-    run_folder: Annotated[Path, tyro.conf.arg(name="run", metavar="RUN"), tyro.conf.Positional]
-    system: str = ""
-    temperature: float = 0.0
-    top_p: float = 1.0
-    max_new_tokens: int = 200
-    seed: int = 1
-
-    def run(self) -> int:
-        """Ask and answer until the end."""
-        from tinygrad_edu import text
-        from tinygrad_edu.lm.chat import Chat
-        from tinygrad_edu.lm.display import printable
-
-        options = lm.SamplingOptions(temperature=self.temperature, top_p=self.top_p)
-        chat = Chat(
-            lm.load_trained(self.run_folder), self.system, options, self.seed, self.max_new_tokens
-        )
-        while True:
-            try:
-                said = input("you> ").strip()
-            except EOFError:
-                print()
-                return FINISHED
-            if said == "/quit":
-                return FINISHED
-            if said == "/reset":
-                chat.reset()
-            elif said:
-                before = chat.forgotten
-                try:
-                    print("model> ", end="", flush=True)
-                    for piece in chat.reply(said):
-                        print(printable(piece), end="", flush=True)
-                    print()
-                except (lm.SamplingError, lm.ConversationError, text.TokenizerError) as error:
-                    print()
-                    print(f"tinygrad-edu: {error}", file=sys.stderr)
-                if chat.forgotten > before:
-                    print("(the oldest of what was said no longer fits, and is forgotten)")
 
 
 @dataclass(frozen=True)
