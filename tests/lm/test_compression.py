@@ -166,6 +166,23 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert main(["compress", "python-docs", str(file), "-o", str(packed)]) == 2
 
 
+@pytest.mark.parametrize("command", ["compress", "decompress"])
+def test_files_that_cannot_be_read_or_written_are_named_at_once(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "text.txt"
+    file.write_text("the")
+    for source, output, said in (
+        (tmp_path / "none.txt", tmp_path / "out", "none.txt cannot be read (no such file"),
+        (tmp_path, tmp_path / "out", "cannot be read ("),
+        (file, tmp_path / "none" / "out", "none is not a folder; make it first"),
+        (file, tmp_path, "which is a folder; give the path of a file"),
+    ):
+        assert main([command, "python-docs", str(source), "-o", str(output)]) == 2
+        assert said in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
+
+
 def test_a_model_that_knows_the_text_beats_zlib() -> None:
     content = text.load_corpus(("python-docs",)).text
     made = lm.compress(lm.load_trained("python-docs"), content[1000:2500])
