@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -379,3 +380,22 @@ def test_a_run_goes_on_with_other_options_where_they_can_change(
         assert "the schedule follows the new options" in capsys.readouterr().out
     finally:
         moved_base.rename(base)
+
+
+@pytest.mark.parametrize("rank", [0, 4])
+def test_a_rescued_run_can_be_gone_on_with_and_asked(
+    rank: int, base: Path, chat: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "tuned"
+
+    class Removes(lm.Reporter):
+        def stepped(self, report: lm.StepReport) -> None:
+            if report.step == 2:
+                shutil.rmtree(run)
+
+    with pytest.raises(lm.RunError, match="was saved in"):
+        lm.finetune(options(base, chat, lora_rank=rank, run=run), Removes())
+    rescued = tmp_path / "tuned-rescued-1"
+    assert (rescued / "model.json").exists()
+    assert lm.load_trained(rescued).tokenizer == lm.load_trained(base).tokenizer
+    assert lm.resume_finetuning(rescued).step == 6

@@ -170,6 +170,40 @@ def test_a_folder_that_is_removed_while_it_trains_loses_no_step(
     assert_same(load_checkpoint(rescued), load_checkpoint(whole))
 
 
+def emptied(folder: Path) -> None:
+    for path in folder.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def test_a_folder_that_is_emptied_while_it_trains_can_be_gone_on_with(
+    make_config: MakeConfig, tmp_path: Path
+) -> None:
+    whole = lm.train(make_config(run=tmp_path / "whole", steps=12)).run
+    run = tmp_path / "parts"
+    lm.train(make_config(run=run, steps=12), Recorder({6: lambda: emptied(run)}))
+    assert_same(load_checkpoint(run), load_checkpoint(whole))
+    assert (run / "tokenizer.json").read_bytes() == (whole / "tokenizer.json").read_bytes()
+    assert "".join(lm.load_trained(run).write("a", 3))
+    longer = lm.TrainConfig(**{**vars(checkpoint.read_config(run)), "steps": 13})
+    assert lm.resume(run, longer).step == 13
+
+
+def test_best_weights_that_are_lost_while_it_trains_are_told_at_the_end(
+    make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    write = checkpoint.write_best
+
+    def lost(folder: Path, step: int, weights: Any) -> None:
+        write(folder, step, weights)
+        (run / "checkpoint" / f"best-{step:08d}.safetensors").unlink()
+
+    monkeypatch.setattr(checkpoint, "write_best", lost)
+    with pytest.raises(lm.RunError, match=r"at its end and saved, but .* has those of the last"):
+        lm.train(make_config(run=run, patience=9))
+    assert load_checkpoint(run).progress.step == 8
+
+
 def test_where_nothing_can_be_written_the_last_checkpoint_is_named(
     make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

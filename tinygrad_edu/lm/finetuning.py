@@ -42,7 +42,7 @@ from tinygrad_edu.lm.resuming import changed_rate, check_left, checked
 from tinygrad_edu.lm.safetensors_files import write_safetensors
 from tinygrad_edu.lm.sampling import SamplingOptions
 from tinygrad_edu.lm.session import Session
-from tinygrad_edu.lm.trained import Trained, describe_model, load_trained
+from tinygrad_edu.lm.trained import MODEL_CONFIG, Trained, describe_model, load_trained
 
 ADAPTER = "adapter"
 """The folder of a finished run that holds its adapter in PEFT's layout."""
@@ -236,6 +236,11 @@ class _Session(Session):
     """A session whose samples are answers to the first conversation that is held out."""
 
     prepared: Prepared
+    about = (*Session.about, MODEL_CONFIG)
+
+    def describe(self, folder: Path) -> None:
+        super().describe(folder)
+        describe_model(folder, self.prepared.base.model)
 
     def sample(self) -> str:
         division = self.prepared.division

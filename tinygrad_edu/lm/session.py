@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,9 @@ from tinygrad_edu.nn import StateDictError
 
 class Session:
     """The learner, what it learns from, the run's folder (in the plan), and whom to tell."""
+
+    about: tuple[str, ...] = (checkpoint.CONFIG, checkpoint.TOKENIZER)
+    """The files that `describe` writes."""
 
     def __init__(
         self, plan: Plan, learner: Learner, material: Material, reporter: Reporter, clock: Clock
@@ -132,8 +136,18 @@ class Session:
         with self.pace.pause():
             self._compare_with_the_source()
             if self.config.patience and self.best and not self._interrupted():
-                best = checkpoint.read_best(self.run, self.best.step)
-                checkpoint.publish(self.run, best)
+                self._publish(self.best.step)
+
+    def _publish(self, best: int) -> None:
+        """Make the weights of the best validation, that of step `best`, the run's own."""
+        try:
+            checkpoint.publish(self.run, checkpoint.read_best(self.run, best))
+        except RunError as error:
+            raise RunError(
+                f"the training is at its end and saved, but the weights of the best validation, of "
+                f"step {best:,}, were lost while it ran ({error}); {checkpoint.MODEL} has those of "
+                "the last step"
+            ) from error
 
     def _with_report(self, result: Result) -> Result:
         """`result` with the page of the run; where that cannot be written, all else is there."""
@@ -376,6 +390,11 @@ class Session:
             raise self._spoilt("the logits of a sample are not all finite") from error
         return self.material.tokenizer.decode(ids)
 
+    def describe(self, folder: Path) -> None:
+        """Write what a run folder needs beside its checkpoints."""
+        checkpoint.write_config(folder, self.config)
+        self.material.tokenizer.save(folder / checkpoint.TOKENIZER)
+
     def save(self) -> None:
         """Write a checkpoint; DivergenceError where the model cannot be trained on from it."""
         learner = self.learner
@@ -384,6 +403,8 @@ class Session:
             raise self._spoilt("the weights are not all finite")
         self._next_gradient()
         with self.pace.pause():
+            if not all((self.run / name).exists() for name in self.about):
+                self.describe(self.run)  # removed while it trained; without them nothing goes on
             progress = checkpoint.Progress(
                 step=learner.step,
                 seconds=self.pace.total(),

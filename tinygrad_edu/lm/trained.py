@@ -179,7 +179,7 @@ def load_trained(run: str | Path) -> Trained:
         return _from_huggingface(run)
     config = checkpoint.read_config(run)
     tokenizer = text.load_tokenizer(run / checkpoint.TOKENIZER)
-    stored = checkpoint.read_arrays(run / checkpoint.MODEL)
+    stored = _stored(run)
     weights = {name: array.astype(np.float32) for name, array in stored.items()}
     try:
         if isinstance(config, FinetuneConfig) and config.lora_rank:
@@ -193,6 +193,20 @@ def load_trained(run: str | Path) -> Trained:
         raise RunError(f"{run / checkpoint.MODEL} does not fit the run: {error}") from error
     model.eval()
     return Trained(config, tokenizer, model)
+
+
+def _stored(run: Path) -> Arrays:
+    """What is in a run's model.safetensors; where it is damaged, the error says what is whole."""
+    path = run / checkpoint.MODEL
+    try:
+        return checkpoint.read_arrays(path)
+    except RunError as error:
+        kept = sorted((run / checkpoint.CHECKPOINTS).glob(f"step-*/{checkpoint.MODEL}"))
+        if not kept:
+            raise
+        raise RunError(
+            f"{error}; a checkpoint keeps weights of its own: copy {kept[-1]} to {path}"
+        ) from error
 
 
 def describe_model(folder: Path, model: LanguageModel) -> None:
