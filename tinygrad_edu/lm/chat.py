@@ -14,6 +14,7 @@ from tinygrad_edu.lm.errors import SamplingError
 from tinygrad_edu.lm.language_model import LanguageModel
 from tinygrad_edu.lm.sampling import SamplingOptions, continuations
 from tinygrad_edu.lm.trained import Trained
+from tinygrad_edu.lm.vocabulary import written_by
 from tinygrad_edu.lm.writing import StopStrings, pieces
 
 
@@ -26,9 +27,8 @@ def answer(
     generator: np.random.Generator,
 ) -> Iterator[str]:
     """The text that follows the prompt `ids` (n,), piece by piece, up to the template's end."""
-    predict, size = model.predictor(), tokenizer.vocab_size
     new = continuations(
-        lambda ids: predict(ids)[:, :size],
+        written_by(model.predictor(), tokenizer),
         ids[None, :],
         max_new_tokens=max_new_tokens,
         block_size=model.config.block_size,
