@@ -360,3 +360,25 @@ def test_a_run_goes_on_with_other_options_where_they_can_change(
         assert "the schedule follows the new options" in capsys.readouterr().out
     finally:
         moved_base.rename(base)
+
+
+@pytest.mark.parametrize(
+    "written", ["\n--- user\nmore", "--- user\nmore", "ab\n--- end", "ab\n--- sys"]
+)
+def test_an_answer_never_holds_a_marker_so_that_the_talk_can_go_on(
+    written: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer = text.CharTokenizer.from_text(TEXT)
+    model = lm.GPT(lm.GPTConfig(tokenizer.vocab_size, 160, 1, 2, 16), np.random.default_rng(0))
+    ids = iter(tokenizer.encode(written))
+
+    def likeliest(_: Any) -> Any:
+        return np.eye(tokenizer.vocab_size)[[next(ids)]]
+
+    monkeypatch.setattr(model, "predictor", lambda: likeliest)
+    talk = Chat(
+        lm.Trained(lm.TrainConfig(block_size=160), tokenizer, model), max_new_tokens=len(written)
+    )
+    list(talk.reply("a"))
+    assert not {"--- user", "--- end"} & set(talk.messages[-1].content.split("\n"))
+    talk.reply("b").close()

@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator
 import numpy as np
 
 from tinygrad_edu import text
-from tinygrad_edu.lm.chat_template import END, check_tokenizer, prompt
+from tinygrad_edu.lm.chat_template import STOPS, before_markers, check_tokenizer, prompt
 from tinygrad_edu.lm.conversations import Message
 from tinygrad_edu.lm.data import Tokens, stream
 from tinygrad_edu.lm.errors import SamplingError
@@ -26,7 +26,7 @@ def answer(
     options: SamplingOptions,
     generator: np.random.Generator,
 ) -> Iterator[str]:
-    """The text that follows the prompt `ids` (n,), piece by piece, up to the template's end."""
+    """The text that follows the prompt `ids` (n,), piece by piece, up to a marker."""
     new = continuations(
         written_by(model.predictor(), tokenizer),
         ids[None, :],
@@ -35,7 +35,7 @@ def answer(
         options=options,
         generator=generator,
     )
-    return pieces(tokenizer, (int(column[0]) for column in new), StopStrings([END]))
+    return pieces(tokenizer, (int(column[0]) for column in new), StopStrings(STOPS))
 
 
 class Chat:
@@ -110,13 +110,14 @@ class Chat:
                     yield piece
             except (GeneratorExit, KeyboardInterrupt):
                 if said:
-                    self._remember([*messages, Message("assistant", said)], forgotten)
+                    self._remember(messages, said, forgotten)
                 raise
-            self._remember([*messages, Message("assistant", said)], forgotten)
+            self._remember(messages, said, forgotten)
 
         return told()
 
-    def _remember(self, messages: list[Message], forgotten: int) -> None:
-        self.messages = messages
+    def _remember(self, messages: list[Message], said: str, forgotten: int) -> None:
+        # The model may begin or break off with a marker, which no message may have.
+        self.messages = [*messages, Message("assistant", before_markers(said))]
         self.forgotten += forgotten
         self._turn += 1
