@@ -99,8 +99,10 @@ def _check_size(layout: Layout[Any, Any], config: Any, stored: Arrays, folder: P
 def _layout_named(given: Any, where: Path) -> Layout[Any, Any]:
     kind = given.get("model_type") if isinstance(given, dict) else None
     by_name = {layout.model_type: layout for layout in LAYOUTS.values()}
-    if kind not in by_name:
-        raise ConfigError(f"{where} is of a {kind!r}; models of {' and '.join(by_name)} are read")
+    if not isinstance(kind, str) or kind not in by_name:
+        raise ConfigError(
+            f"{where} has model_type = {kind!r}; models of {' and '.join(by_name)} are read"
+        )
     return by_name[kind]
 
 
