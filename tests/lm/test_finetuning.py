@@ -382,3 +382,30 @@ def test_an_answer_never_holds_a_marker_so_that_the_talk_can_go_on(
     list(talk.reply("a"))
     assert not {"--- user", "--- end"} & set(talk.messages[-1].content.split("\n"))
     talk.reply("b").close()
+
+
+def test_what_is_given_beside_a_file_goes_before_what_it_says(
+    base: Path, chat: Path, tmp_path: Path
+) -> None:
+    written = tmp_path / "my.toml"
+    written.write_text(
+        f"epochs = 3\nbase = 'nowhere'\nbase_sha256 = '{'0' * 64}'\nreport = false\n"
+    )
+    made = ["finetune", str(base), "--data", str(chat), "--config", str(written), "--threads", "1"]
+    assert main([*made, "--steps", "2", "--run", str(tmp_path / "one")]) == 0
+    found = lm.read_config(tmp_path / "one")
+    assert isinstance(found, lm.FinetuneConfig)
+    assert (found.steps, found.epochs, found.base) == (2, None, str(base))
+    assert found.base_sha256 == base_digest(lm.load_trained(base).model)
+
+
+def test_what_the_system_said_is_never_forgotten() -> None:
+    tokenizer = text.CharTokenizer.from_text(TEXT)
+    model = lm.GPT(lm.GPTConfig(tokenizer.vocab_size, 160, 1, 2, 16), np.random.default_rng(0))
+    trained = lm.Trained(lm.TrainConfig(block_size=160), tokenizer, model)
+    talk = Chat(trained, system="abc", max_new_tokens=2)
+    for said in "abcde":
+        list(talk.reply(said))
+    assert talk.forgotten > 0
+    assert [m.role for m in talk.messages[:2]] == ["system", "user"]
+    assert talk.messages[0].content == "abc" and talk.messages[1].content != "a"
