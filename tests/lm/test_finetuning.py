@@ -400,6 +400,14 @@ def test_what_is_given_beside_a_file_goes_before_what_it_says(
     assert found.base_sha256 == base_digest(lm.load_trained(base).model)
 
 
+@pytest.mark.parametrize("option", ["--seed", "--max-new-tokens", "--temperature"])
+def test_chat_refuses_numbers_below_0_at_once(
+    option: str, base: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["chat", str(base), option, "-1"]) == 2
+    assert "is -1" in capsys.readouterr().err
+
+
 def test_what_the_system_said_is_never_forgotten() -> None:
     tokenizer = text.CharTokenizer.from_text(TEXT)
     model = lm.GPT(lm.GPTConfig(tokenizer.vocab_size, 160, 1, 2, 16), np.random.default_rng(0))

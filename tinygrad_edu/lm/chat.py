@@ -54,6 +54,10 @@ class Chat:
     Attributes:
         messages: what was said and is not forgotten.
         forgotten: exchanges that are.
+
+    Raises:
+        ConversationError: a vocabulary without the template's symbols.
+        SamplingError: a seed or number of tokens below 0.
     """
 
     def __init__(
@@ -61,6 +65,9 @@ class Chat:
         seed: int = 1, max_new_tokens: int = 200,
     ) -> None:  # fmt: skip
         check_tokenizer(trained.tokenizer)
+        for name, number in (("the seed", seed), ("max_new_tokens", max_new_tokens)):
+            if number < 0:
+                raise SamplingError(f"{name} is {number}; it must be 0 or more")
         self.trained = trained
         self.options = SamplingOptions(temperature=0.0) if options is None else options
         self.seed, self.max_new_tokens = seed, max_new_tokens
