@@ -128,6 +128,7 @@ def test_a_run_that_is_interrupted_ends_with_the_same_bits(
             options(base, chat, lora_rank=rank, run=tmp_path / "cut"), Presses(2, patch)
         )
     assert cut.interrupted and cut.step == 2
+    assert not (cut.run / "adapter").exists()
     result = lm.resume_finetuning(cut.run)
     assert result.step == 6 and not result.interrupted
     one, other = load_checkpoint(whole), load_checkpoint(cut.run)
@@ -194,6 +195,17 @@ def test_another_base_and_changed_conversations_are_refused(
         lm.resume_finetuning(run)
     with pytest.raises(lm.RunError, match="holds adapters of another base"):
         lm.load_trained(run)
+
+
+def test_with_patience_the_adapter_is_that_of_the_best_validation(base: Path, chat: Path) -> None:
+    result = lm.finetune(options(
+        base, chat, lora_rank=4, steps=60, learning_rate=0.5, patience=2, schedule="constant",
+        validation_interval=2, warmup_steps=0,
+    ))  # fmt: skip
+    assert result.stopped_early and result.best is not None and result.best.step < result.step
+    beside = lm.load_trained(base).model
+    lm.load_adapter(beside, result.run / "adapter").merge()
+    assert np.array_equal(logits(beside), logits(lm.load_trained(result.run).model))
 
 
 def test_train_points_to_finetune_and_finetune_to_train(base: Path, chat: Path) -> None:

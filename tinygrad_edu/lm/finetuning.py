@@ -212,6 +212,8 @@ def _run(
                 checkpoint.write_config(run, config)
             result = session.run_to_end()
     if adapter and not result.interrupted:
+        # those that are kept: with patience the best, and not the last
+        adapter.load_state_dict(checkpoint.read_arrays(run / checkpoint.MODEL))
         save_adapter(adapter, run / ADAPTER, config.base)
     return result
 
