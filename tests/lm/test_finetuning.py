@@ -129,6 +129,7 @@ def test_a_run_that_is_interrupted_ends_with_the_same_bits(
             options(base, chat, lora_rank=rank, run=tmp_path / "cut"), Presses(2, patch)
         )
     assert cut.interrupted and cut.step == 2
+    assert not (cut.run / "adapter").exists()
     result = lm.resume_finetuning(cut.run)
     assert result.step == 6 and not result.interrupted
     one, other = load_checkpoint(whole), load_checkpoint(cut.run)
@@ -197,6 +198,17 @@ def test_another_base_and_changed_conversations_are_refused(
         lm.load_trained(run)
 
 
+def test_with_patience_the_adapter_is_that_of_the_best_validation(base: Path, chat: Path) -> None:
+    result = lm.finetune(options(
+        base, chat, lora_rank=4, steps=60, learning_rate=0.5, patience=2, schedule="constant",
+        validation_interval=2, warmup_steps=0,
+    ))  # fmt: skip
+    assert result.stopped_early and result.best is not None and result.best.step < result.step
+    beside = lm.load_trained(base).model
+    lm.load_adapter(beside, result.run / "adapter").merge()
+    assert np.array_equal(logits(beside), logits(lm.load_trained(result.run).model))
+
+
 def test_train_points_to_finetune_and_finetune_to_train(base: Path, chat: Path) -> None:
     run = lm.finetune(options(base, chat)).run
     with pytest.raises(lm.RunError, match="finetune --resume"):
@@ -245,6 +257,7 @@ def test_the_commands_end_to_end(
         "training all would take", "adapter_model.safetensors", f"tinygrad-edu chat {run}",
     ):  # fmt: skip
         assert part in said, part
+    assert "tokens/s" in said and "FLOP" not in said  # of shorter examples they are not known
     assert main(["merge", run, "-o", merged]) == 0
     keyboard("1+1", "/reset", "é", "/quit")
     assert main(["chat", merged, "--max-new-tokens", "5"]) == 0
@@ -399,3 +412,60 @@ def test_a_rescued_run_can_be_gone_on_with_and_asked(
     assert (rescued / "model.json").exists()
     assert lm.load_trained(rescued).tokenizer == lm.load_trained(base).tokenizer
     assert lm.resume_finetuning(rescued).step == 6
+
+
+@pytest.mark.parametrize(
+    "written", ["\n--- user\nmore", "--- user\nmore", "ab\n--- end", "ab\n--- sys"]
+)
+def test_an_answer_never_holds_a_marker_so_that_the_talk_can_go_on(
+    written: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer = text.CharTokenizer.from_text(TEXT)
+    model = lm.GPT(lm.GPTConfig(tokenizer.vocab_size, 160, 1, 2, 16), np.random.default_rng(0))
+    ids = iter(tokenizer.encode(written))
+
+    def likeliest(_: Any) -> Any:
+        return np.eye(tokenizer.vocab_size)[[next(ids)]]
+
+    monkeypatch.setattr(model, "predictor", lambda: likeliest)
+    talk = Chat(
+        lm.Trained(lm.TrainConfig(block_size=160), tokenizer, model), max_new_tokens=len(written)
+    )
+    list(talk.reply("a"))
+    assert not {"--- user", "--- end"} & set(talk.messages[-1].content.split("\n"))
+    talk.reply("b").close()
+
+
+def test_what_is_given_beside_a_file_goes_before_what_it_says(
+    base: Path, chat: Path, tmp_path: Path
+) -> None:
+    written = tmp_path / "my.toml"
+    written.write_text(
+        f"epochs = 3\nbase = 'nowhere'\nbase_sha256 = '{'0' * 64}'\nreport = false\n"
+    )
+    made = ["finetune", str(base), "--data", str(chat), "--config", str(written), "--threads", "1"]
+    assert main([*made, "--steps", "2", "--run", str(tmp_path / "one")]) == 0
+    found = lm.read_config(tmp_path / "one")
+    assert isinstance(found, lm.FinetuneConfig)
+    assert (found.steps, found.epochs, found.base) == (2, None, str(base))
+    assert found.base_sha256 == base_digest(lm.load_trained(base).model)
+
+
+@pytest.mark.parametrize("option", ["--seed", "--max-new-tokens", "--temperature"])
+def test_chat_refuses_numbers_below_0_at_once(
+    option: str, base: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["chat", str(base), option, "-1"]) == 2
+    assert "is -1" in capsys.readouterr().err
+
+
+def test_what_the_system_said_is_never_forgotten() -> None:
+    tokenizer = text.CharTokenizer.from_text(TEXT)
+    model = lm.GPT(lm.GPTConfig(tokenizer.vocab_size, 160, 1, 2, 16), np.random.default_rng(0))
+    trained = lm.Trained(lm.TrainConfig(block_size=160), tokenizer, model)
+    talk = Chat(trained, system="abc", max_new_tokens=2)
+    for said in "abcde":
+        list(talk.reply(said))
+    assert talk.forgotten > 0
+    assert [m.role for m in talk.messages[:2]] == ["system", "user"]
+    assert talk.messages[0].content == "abc" and talk.messages[1].content != "a"

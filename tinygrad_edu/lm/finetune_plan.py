@@ -28,6 +28,13 @@ class FinetunePlan(Plan):
         return max(1, round(self.training_tokens / self.steps_per_epoch))
 
     @property
+    def step_flops(self) -> int:
+        """Not counted, 0: examples are shorter than the block, each by another length, and frozen
+        weights take no product for a gradient.
+        """
+        return 0
+
+    @property
     def steps_per_epoch(self) -> int:
         """Steps after which each example has been read once."""
         return max(1, -(-self.examples[0] // (self.config.batch_size * self.config.accumulate)))

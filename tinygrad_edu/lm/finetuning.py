@@ -43,6 +43,7 @@ from tinygrad_edu.lm.safetensors_files import write_safetensors
 from tinygrad_edu.lm.sampling import SamplingOptions
 from tinygrad_edu.lm.session import Session
 from tinygrad_edu.lm.trained import MODEL_CONFIG, Trained, describe_model, load_trained
+from tinygrad_edu.lm.vocabulary import token_lengths
 
 ADAPTER = "adapter"
 """The folder of a finished run that holds its adapter in PEFT's layout."""
@@ -211,6 +212,8 @@ def _run(
                 checkpoint.write_config(run, config)
             result = session.run_to_end()
     if adapter and not result.interrupted:
+        # those that are kept: with patience the best, and not the last
+        adapter.load_state_dict(checkpoint.read_arrays(run / checkpoint.MODEL))
         save_adapter(adapter, run / ADAPTER, config.base)
     return result
 
@@ -262,7 +265,7 @@ def _material(prepared: Prepared) -> Material:
         name=", ".join(prepared.config.corpus), characters=0, sha256=prepared.sha256,
         tokenizer=tokenizer, split=Split(nothing, nothing),
         opening=tokenizer.encode(opening(tokenizer))[0],
-        token_bytes=np.array([len(tokenizer.token_bytes(i)) for i in range(tokenizer.vocab_size)]),
+        token_bytes=token_lengths(tokenizer),
     )  # fmt: skip
 
 

@@ -33,7 +33,9 @@ from tinygrad_edu.lm.plan import Plan
 from tinygrad_edu.lm.reporting import Reporter, Result, StepReport, ValidationReport
 from tinygrad_edu.lm.safetensors_files import Arrays
 from tinygrad_edu.lm.samples_file import Sample, entry
+from tinygrad_edu.lm.sampling import continuations
 from tinygrad_edu.lm.verdict import batch_floor, verdict
+from tinygrad_edu.lm.vocabulary import written_by
 from tinygrad_edu.nn import StateDictError
 
 
@@ -378,9 +380,11 @@ class Session:
         """Text the model writes on its own; the same seed and step give the same text."""
         ids: list[int] = []
         try:
-            for new in self.learner.model.stream(
+            for new in continuations(
+                written_by(self.learner.model.predictor(), self.material.tokenizer),
                 np.array([[self.material.opening]]),
-                self.config.sample_length,
+                max_new_tokens=self.config.sample_length,
+                block_size=self.learner.model.config.block_size,
                 temperature=0.8,
                 generator=stream(self.config.seed, "samples", self.learner.step),
             ):

@@ -28,6 +28,7 @@ from tinygrad_edu.lm.llama import Llama, LlamaConfig
 from tinygrad_edu.lm.material import opening
 from tinygrad_edu.lm.safetensors_files import Arrays, read_json
 from tinygrad_edu.lm.sampling import Predict, SamplingOptions, continuations, sample_generators
+from tinygrad_edu.lm.vocabulary import token_lengths, written_by
 from tinygrad_edu.lm.writing import StopStrings, pieces
 from tinygrad_edu.nn import StateDictError
 
@@ -102,18 +103,14 @@ class Trained:
         return max(0, len(self._ids(prompt)) - self.config.block_size)
 
     def predictor(self, cache: bool = True) -> Predict:
-        """Ids (B, T) to the logits (B, V) of the next token, V being the tokenizer's.
-
-        (A model may have logits beyond it, where its size was rounded up: they stand for nothing.)
+        """Ids (B, T) to the logits (B, V) of the next token, V being the tokenizer's; an id that
+        stands for nothing has no chance (`lm.vocabulary`).
         """
-        predict = self.model.predictor(cache=cache)
-        size = self.tokenizer.vocab_size
-        return lambda ids: predict(ids)[:, :size]
+        return written_by(self.model.predictor(cache=cache), self.tokenizer)
 
     def token_bytes(self) -> NDArray[np.int64]:
         """(V,): how many bytes each token is, in UTF-8."""
-        count = self.tokenizer.vocab_size
-        return np.array([len(self.tokenizer.token_bytes(i)) for i in range(count)])
+        return token_lengths(self.tokenizer)
 
     def _ids(self, prompt: str) -> NDArray[np.int64]:
         return self.tokenizer.encode_array(prompt or opening(self.tokenizer))
