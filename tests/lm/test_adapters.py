@@ -164,7 +164,10 @@ def test_a_refused_adapter_leaves_the_model_as_it_was(tmp_path: Path) -> None:
         ({"bias": "all"}, "bias = 'all'"),
         ({"modules_to_save": ["wte"]}, r"modules_to_save = \['wte'\]"),
         ({"rank_pattern": {"c_attn": 2}}, "rank_pattern = "),
-        ({"r": None}, "r = None; it has to be a number"),
+        ({"r": None}, "r = None; it has to be a whole number"),
+        ({"r": 4.0}, "r = 4.0; it has to be a whole number"),
+        ({"lora_alpha": float("nan")}, "lora_alpha = nan; it has to be a number"),
+        ({"lora_alpha": float("inf")}, "lora_alpha = inf; it has to be a number"),
         ({"lora_alpha": "8"}, "lora_alpha = '8'; it has to be a number"),
     ],
 )

@@ -15,7 +15,8 @@ import tinygrad_edu as tg
 from tinygrad_edu import lm, text
 from tinygrad_edu.cli import main
 from tinygrad_edu.lm.arithmetic_coding import LARGEST_TOTAL, Decoder, Encoder
-from tinygrad_edu.lm.scoring import scored_windows
+from tinygrad_edu.lm.compression import HEADER_BYTES
+from tinygrad_edu.lm.scoring import scored_windows, together
 from tinygrad_edu.nn import functional as F
 
 ALPHABET = "\nabcdefgh é"
@@ -64,7 +65,7 @@ def test_any_text_round_trips_at_its_cross_entropy(content: str) -> None:
     made = lm.compress(TRAINED, content)
     assert lm.decompress(TRAINED, made.data) == content
     assert made.tokens == len(content) and made.text_bytes == len(content.encode())
-    assert 8 * (len(made.data) - 28) <= made.ideal_bits + 10
+    assert 8 * (len(made.data) - HEADER_BYTES) <= made.ideal_bits + 10
 
 
 def test_the_ideal_is_the_cross_entropy() -> None:
@@ -83,11 +84,32 @@ def test_what_cannot_be_read_back_is_refused() -> None:
         lm.decompress(model(1), data)
     with pytest.raises(lm.RunError, match="not written by tinygrad-edu compress"):
         lm.decompress(TRAINED, b"PK" + data)
-    damaged = data[:28] + bytes([data[28] ^ 255]) + data[29:]
-    with pytest.raises(lm.RunError, match="does not come out as it was"):
-        lm.decompress(TRAINED, damaged)
     with pytest.raises(text.TokenizerError, match="'z'"):
         lm.compress(TRAINED, "abcz")
+
+
+def test_every_damaged_byte_and_every_cut_is_noticed_before_anything_is_worked_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = lm.compress(TRAINED, "abcabc").data
+    monkeypatch.setattr(lm.Trained, "predictor", None)  # a wrong count may ask for 2⁶³ tokens
+    for place in range(len(data)):
+        damaged = data[:place] + bytes([data[place] ^ 16]) + data[place + 1 :]
+        said = "not written by tinygrad-edu compress" if place < 8 else "cut short or damaged"
+        with pytest.raises(lm.RunError, match=said):
+            lm.decompress(TRAINED, damaged)
+        with pytest.raises(lm.RunError, match=said):
+            lm.decompress(TRAINED, data[:place])
+
+
+def test_predictions_in_other_bits_are_noticed_by_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = lm.compress(TRAINED, "abcabc" * 10).data
+    predictor = lm.Trained.predictor
+    monkeypatch.setattr(
+        lm.Trained, "predictor", lambda own: lambda ids: predictor(own)(ids) * np.float32(1.01)
+    )
+    with pytest.raises(lm.RunError, match=r"the file is whole.*decompress it there"):
+        lm.decompress(TRAINED, data)
 
 
 @pytest.mark.parametrize("length", [2, 8, 9, 10, 25, 64])
@@ -144,11 +166,28 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert main(["compress", "python-docs", str(file), "-o", str(packed)]) == 2
 
 
+@pytest.mark.parametrize("command", ["compress", "decompress"])
+def test_files_that_cannot_be_read_or_written_are_named_at_once(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "text.txt"
+    file.write_text("the")
+    for source, output, said in (
+        (tmp_path / "none.txt", tmp_path / "out", "none.txt cannot be read (no such file"),
+        (tmp_path, tmp_path / "out", "cannot be read ("),
+        (file, tmp_path / "none" / "out", "none is not a folder; make it first"),
+        (file, tmp_path, "which is a folder; give the path of a file"),
+    ):
+        assert main([command, "python-docs", str(source), "-o", str(output)]) == 2
+        assert said in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
+
+
 def test_a_model_that_knows_the_text_beats_zlib() -> None:
     content = text.load_corpus(("python-docs",)).text
     made = lm.compress(lm.load_trained("python-docs"), content[1000:2500])
     assert len(made.data) < min(made.zlib_bytes, made.lzma_bytes)
-    assert len(made.data) - 28 <= made.ideal_bits / 8 + 2
+    assert len(made.data) - HEADER_BYTES <= made.ideal_bits / 8 + 2
 
 
 @pytest.mark.parametrize(
@@ -186,3 +225,43 @@ def test_prompts_at_their_limits(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == with_cache
     assert main([*cached, "--stop", " "]) == 0
     assert capsys.readouterr().out.count(" ") == 1
+
+
+def test_when_the_block_is_full_the_older_half_is_forgotten() -> None:
+    content, block, bits = "abc def gabé h" * 3, TRAINED.config.block_size, 0.0
+    ids = [int(token) for token in TRAINED.tokenizer.encode_array("\n" + content)]
+    start = 0
+    for place in range(1, len(ids)):
+        if place - start > block:
+            start = place - 1 - block // 2
+        with tg.no_grad():
+            logits = TRAINED.model(np.array([ids[start:place]])).numpy()[0, -1].astype(np.float64)
+        bits += np.log(np.exp(logits - logits.max()).sum()) + logits.max() - logits[ids[place]]
+    assert lm.compress(TRAINED, content).ideal_bits == pytest.approx(bits / math.log(2), rel=1e-5)
+
+
+def test_tokens_that_are_all_alike_take_log_2_of_their_number() -> None:
+    made = lm.compress(TRAINED, "abc")
+    assert made.uniform_bits == pytest.approx(3 * math.log2(len(ALPHABET)))
+
+
+def test_windows_lie_side_by_side_where_no_stride_is_given() -> None:
+    assert scored_windows(25, 8) == scored_windows(25, 8, 8) != scored_windows(25, 8, 7)
+
+
+def test_of_several_texts_each_token_weighs_the_same() -> None:
+    short, long = (lm.score(TRAINED, content) for content in ("ab", "gé hab" * 9))
+    both = together([short, long])
+    assert both.tokens == short.tokens + long.tokens and both.bytes == short.bytes + long.bytes
+    assert both.loss == pytest.approx((short.loss + 53 * long.loss) / 54)
+
+
+def test_logits_beyond_the_vocabulary_stand_for_nothing() -> None:
+    """As of a model whose size was rounded up."""
+    few = text.CharTokenizer(TRAINED.tokenizer.decode(range(6)))
+    trained = lm.Trained(TRAINED.config, few, TRAINED.model)
+    content = few.decode([1, 2, 3, 4, 5] * 3)
+    assert trained.predictor()(np.array([[0]])).shape == (1, 6)
+    assert lm.decompress(trained, lm.compress(trained, content).data) == content
+    written = "".join(trained.write(content, 200, temperature=2.0))
+    assert len(written) == 200 and set(written) <= set(few.symbols)

@@ -45,11 +45,12 @@ def test_both_forms_are_read(tmp_path: Path) -> None:
     ("broken", "said"),
     [
         ("{", "is not JSON"),
+        ('{"instruction": "a', "is not JSON: Unterminated string starting at column 17"),
+        ("[" * 100_000, "is not JSON that can be read"),
         ("3", "is a number; each row is an object"),
         ('{"text": "a"}', "has the keys 'text'"),
         ('{"messages": [{"role": "bot", "content": "a"}]}', "has role 'bot' in message 1"),
         ('{"messages": [{"role": "assistant", "content": "a"}]}', "where user was expected"),
-        ('{"messages": [{"role": "user", "content": "a"}]}', "no message of the assistant"),
         ('{"instruction": "a", "output": " "}', 'has an empty "output"'),
         ('{"instruction": "a\\ud800", "output": "b"}', "lone surrogate"),
     ],
@@ -155,3 +156,18 @@ def test_batches_read_every_example_once_an_epoch_and_pad_without_targets() -> N
 @pytest.mark.skipif(not REAL.exists(), reason="shared/data/instruction-data.json is not here")
 def test_real_instructions_are_read() -> None:
     assert len(read_conversations([REAL]).rows) == 1100
+
+
+@pytest.mark.parametrize("messages", [[], [("system", "a")], [("system", "a"), ("user", "b")]])
+def test_rows_without_an_answer_are_counted_and_left_out(
+    messages: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    bare = {"messages": [{"role": role, "content": said} for role, said in messages]}
+    path = written(tmp_path / "a.jsonl", bare, {"instruction": "a", "output": "b"})
+    rows = read_conversations([path])
+    found = examples_of(rows.rows, text.BPETokenizer([]), 100)
+    assert len(found.found) == 1
+    assert len(found.remarks) == 1
+    assert found.remarks[0].startswith("1 of 2 examples have no target token at block 100")
+    with pytest.raises(lm.ConversationError, match="no example is left to learn from: 1 of 1"):
+        examples_of(rows.rows[:1], text.BPETokenizer([]), 100)

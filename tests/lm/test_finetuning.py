@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,7 @@ def test_a_run_that_is_interrupted_ends_with_the_same_bits(
             options(base, chat, lora_rank=rank, run=tmp_path / "cut"), Presses(2, patch)
         )
     assert cut.interrupted and cut.step == 2
+    assert not (cut.run / "adapter").exists()
     result = lm.resume_finetuning(cut.run)
     assert result.step == 6 and not result.interrupted
     one, other = load_checkpoint(whole), load_checkpoint(cut.run)
@@ -196,6 +198,17 @@ def test_another_base_and_changed_conversations_are_refused(
         lm.load_trained(run)
 
 
+def test_with_patience_the_adapter_is_that_of_the_best_validation(base: Path, chat: Path) -> None:
+    result = lm.finetune(options(
+        base, chat, lora_rank=4, steps=60, learning_rate=0.5, patience=2, schedule="constant",
+        validation_interval=2, warmup_steps=0,
+    ))  # fmt: skip
+    assert result.stopped_early and result.best is not None and result.best.step < result.step
+    beside = lm.load_trained(base).model
+    lm.load_adapter(beside, result.run / "adapter").merge()
+    assert np.array_equal(logits(beside), logits(lm.load_trained(result.run).model))
+
+
 def test_train_points_to_finetune_and_finetune_to_train(base: Path, chat: Path) -> None:
     run = lm.finetune(options(base, chat)).run
     with pytest.raises(lm.RunError, match="finetune --resume"):
@@ -244,11 +257,12 @@ def test_the_commands_end_to_end(
         "training all would take", "adapter_model.safetensors", f"tinygrad-edu chat {run}",
     ):  # fmt: skip
         assert part in said, part
+    assert "tokens/s" in said and "FLOP" not in said  # of shorter examples they are not known
     assert main(["merge", run, "-o", merged]) == 0
     keyboard("1+1", "/reset", "é", "/quit")
     assert main(["chat", merged, "--max-new-tokens", "5"]) == 0
     captured = capsys.readouterr()
-    assert captured.out.count("model> ") == 2 and "é" in captured.err
+    assert captured.out.count("model> ") == 1 and "é" in captured.err
     assert main(["finetune", str(base)]) == 2
     assert "--data are needed" in capsys.readouterr().err
     chat.write_text('{"instruction": "a", "output": "b"}\n{broken\n')
@@ -265,3 +279,193 @@ def test_of_a_long_conversation_the_oldest_exchange_is_forgotten_first() -> None
         list(talk.reply(said))
     asked = [message.content for message in talk.messages if message.role == "user"]
     assert asked == ["b", "c", "d"] and talk.forgotten == 1
+
+
+def test_a_damaged_checkpoint_that_is_passed_over_is_told(
+    base: Path, chat: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        run = lm.finetune(
+            options(base, chat, run=tmp_path / "cut", checkpoint_interval=1), Presses(3, patch)
+        ).run
+    (run / "checkpoint" / "step-00000003" / "state.json").write_text("{")
+    heard: list[lm.Plan] = []
+
+    class Hears(lm.Reporter):
+        def planned(self, plan: lm.Plan, step: int) -> None:
+            heard.append(plan)
+
+    lm.resume_finetuning(run, reporter=Hears())
+    (remark,) = heard[0].remarks
+    assert "is missing or damaged" in remark and "it goes on from step 2" in remark
+
+
+def test_options_come_from_a_file_and_from_those_given_beside(
+    base: Path, chat: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written = tmp_path / "my.toml"
+    written.write_text(
+        "lora_rank = 2\nsteps = 2\nbatch_size = 4\nschedule = 'linear'\ncurve = false\n"
+        "report = false\nthreads = 1\nvalidation_fraction = 0.2\n"
+    )
+    one, two = tmp_path / "one", tmp_path / "two"
+    made = ["finetune", str(base), "--data", str(chat), "--config", str(written)]
+    assert main([*made, "--run", str(one), "--seed", "3"]) == 0
+    found = lm.read_config(one)
+    assert isinstance(found, lm.FinetuneConfig)
+    assert (found.lora_rank, found.steps, found.schedule, found.seed) == (2, 2, "linear", 3)
+    assert found.learning_rate == 5e-3
+    # the config of a run, which names base and data, with all weights in the place of adapters
+    again = ["finetune", "--config", str(one / "config.toml"), "--run", str(two)]
+    assert main([*again, "--lora-rank", "0", "--epochs", "0.5"]) == 0
+    found = lm.read_config(two)
+    assert isinstance(found, lm.FinetuneConfig)
+    assert (found.lora_rank, found.steps, found.schedule) == (0, 2, "linear")
+    assert found.learning_rate == 5e-4 and found.corpus == (str(chat),)
+    assert "finetune --config FILE" in (two / "config.toml").read_text()
+    capsys.readouterr()
+    for content, said in (
+        ("lora_rnk = 2", "unknown option 'lora_rnk'; the nearest one is 'lora_rank'"),
+        ("num_layers = 2", "num_layers = 2, which is the base's to say"),
+        ("command = 'x'", "unknown option 'command'"),
+        ("steps = 2\nepochs = 1", "--steps 2 and --epochs 1 were given"),
+        ("steps = ", "is not valid TOML"),
+    ):
+        written.write_text(content)
+        assert main([*made, "--run", str(tmp_path / "no")]) == 2
+        assert said in capsys.readouterr().err
+    assert main([*made[:-1], str(tmp_path / "none.toml")]) == 2
+    assert "cannot be read" in capsys.readouterr().err
+    assert not (tmp_path / "no").exists()
+
+
+def test_a_rate_that_is_given_is_had_though_it_is_the_default_of_the_other_way(
+    base: Path, chat: Path, tmp_path: Path
+) -> None:
+    made = ["finetune", str(base), "--data", str(chat), "--steps", "1", "--threads", "1"]
+    more = ["--lora-rank", "2", "--learning-rate", "5e-4", "--run", str(tmp_path / "one")]
+    assert main([*made, *more]) == 0
+    assert lm.read_config(tmp_path / "one").learning_rate == 5e-4
+    assert main([*made, "--epochs", "3"]) == 2
+
+
+def test_a_run_goes_on_with_other_options_where_they_can_change(
+    base: Path, chat: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = lm.finetune(options(base, chat, lora_rank=4, steps=6, schedule="constant")).run
+    run = tmp_path / "short"
+    lm.finetune(options(base, chat, lora_rank=4, steps=3, schedule="constant", run=run))
+    moved_base, moved_chat = tmp_path / "elsewhere", tmp_path / "other.jsonl"
+    base.rename(moved_base)
+    chat.rename(moved_chat)
+    try:
+        goes_on = ["finetune", "--resume", str(run), "--steps", "6"]
+        assert main(goes_on) == 2
+        assert "name them with --data" in capsys.readouterr().err
+        goes_on += ["--data", str(moved_chat)]
+        assert main(goes_on) == 2
+        assert "finetune BASE --resume RUN" in capsys.readouterr().err
+        assert main(["chat", str(run)]) == 2
+        assert "holds adapters beside the base" in capsys.readouterr().err
+        goes_on.insert(1, str(moved_base))
+        for wrong, said in (
+            (["--lora-rank", "8"], "--lora-rank was 4 when the run was started"),
+            (["--seed", "2"], "--seed was 1 when"),
+            (["--steps", "2"], "has made 3 steps already, more than --steps 2"),
+            (["--run", str(tmp_path / "x")], "a run goes on in its own folder"),
+            (["--config", str(run / "config.toml")], "--resume and --config were both given"),
+        ):
+            assert main([*goes_on, *wrong]) == 2
+            assert said in capsys.readouterr().err
+        assert main([*goes_on, "--validation-interval", "2", "--sample-length", "0"]) == 0
+        found = lm.read_config(run)
+        assert isinstance(found, lm.FinetuneConfig)
+        assert (found.steps, found.validation_interval) == (6, 2)
+        assert (found.base, found.corpus) == (str(moved_base), (str(moved_chat),))
+        one, other = load_checkpoint(whole), load_checkpoint(run)
+        for name, array in one.weights.items():
+            assert np.array_equal(array, other.weights[name]), name
+        assert main(["finetune", "--resume", str(run), "--epochs", "4"]) == 0
+        assert load_checkpoint(run).progress.step == 18
+        assert "the schedule follows the new options" not in capsys.readouterr().out
+        rates = ["--resume", str(run), "--steps", "19", "--learning-rate", "1e-3"]
+        assert main(["finetune", *rates]) == 0
+        assert "the schedule follows the new options" in capsys.readouterr().out
+    finally:
+        moved_base.rename(base)
+
+
+@pytest.mark.parametrize("rank", [0, 4])
+def test_a_rescued_run_can_be_gone_on_with_and_asked(
+    rank: int, base: Path, chat: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "tuned"
+
+    class Removes(lm.Reporter):
+        def stepped(self, report: lm.StepReport) -> None:
+            if report.step == 2:
+                shutil.rmtree(run)
+
+    with pytest.raises(lm.RunError, match="was saved in"):
+        lm.finetune(options(base, chat, lora_rank=rank, run=run), Removes())
+    rescued = tmp_path / "tuned-rescued-1"
+    assert (rescued / "model.json").exists()
+    assert lm.load_trained(rescued).tokenizer == lm.load_trained(base).tokenizer
+    assert lm.resume_finetuning(rescued).step == 6
+
+
+@pytest.mark.parametrize(
+    "written", ["\n--- user\nmore", "--- user\nmore", "ab\n--- end", "ab\n--- sys"]
+)
+def test_an_answer_never_holds_a_marker_so_that_the_talk_can_go_on(
+    written: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer = text.CharTokenizer.from_text(TEXT)
+    model = lm.GPT(lm.GPTConfig(tokenizer.vocab_size, 160, 1, 2, 16), np.random.default_rng(0))
+    ids = iter(tokenizer.encode(written))
+
+    def likeliest(_: Any) -> Any:
+        return np.eye(tokenizer.vocab_size)[[next(ids)]]
+
+    monkeypatch.setattr(model, "predictor", lambda: likeliest)
+    talk = Chat(
+        lm.Trained(lm.TrainConfig(block_size=160), tokenizer, model), max_new_tokens=len(written)
+    )
+    list(talk.reply("a"))
+    assert not {"--- user", "--- end"} & set(talk.messages[-1].content.split("\n"))
+    talk.reply("b").close()
+
+
+def test_what_is_given_beside_a_file_goes_before_what_it_says(
+    base: Path, chat: Path, tmp_path: Path
+) -> None:
+    written = tmp_path / "my.toml"
+    written.write_text(
+        f"epochs = 3\nbase = 'nowhere'\nbase_sha256 = '{'0' * 64}'\nreport = false\n"
+    )
+    made = ["finetune", str(base), "--data", str(chat), "--config", str(written), "--threads", "1"]
+    assert main([*made, "--steps", "2", "--run", str(tmp_path / "one")]) == 0
+    found = lm.read_config(tmp_path / "one")
+    assert isinstance(found, lm.FinetuneConfig)
+    assert (found.steps, found.epochs, found.base) == (2, None, str(base))
+    assert found.base_sha256 == base_digest(lm.load_trained(base).model)
+
+
+@pytest.mark.parametrize("option", ["--seed", "--max-new-tokens", "--temperature"])
+def test_chat_refuses_numbers_below_0_at_once(
+    option: str, base: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["chat", str(base), option, "-1"]) == 2
+    assert "is -1" in capsys.readouterr().err
+
+
+def test_what_the_system_said_is_never_forgotten() -> None:
+    tokenizer = text.CharTokenizer.from_text(TEXT)
+    model = lm.GPT(lm.GPTConfig(tokenizer.vocab_size, 160, 1, 2, 16), np.random.default_rng(0))
+    trained = lm.Trained(lm.TrainConfig(block_size=160), tokenizer, model)
+    talk = Chat(trained, system="abc", max_new_tokens=2)
+    for said in "abcde":
+        list(talk.reply(said))
+    assert talk.forgotten > 0
+    assert [m.role for m in talk.messages[:2]] == ["system", "user"]
+    assert talk.messages[0].content == "abc" and talk.messages[1].content != "a"

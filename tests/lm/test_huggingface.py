@@ -129,9 +129,10 @@ def test_weights_that_do_not_fit_are_named(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"model_type": "bert"}, "is of a 'bert'; models of gpt2 and llama are read"),
+        ({"model_type": "bert"}, "model_type = 'bert'; models of gpt2 and llama are read"),
         ({"n_inner": 7}, "n_inner = 7"),
         ({"activation_function": "swish"}, "activation_function = 'swish'"),
+        ({"activation_function": ["gelu"]}, "activation_function = "),
         ({"tie_word_embeddings": False}, "tie_word_embeddings = False"),
         ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx = True"),
         ({"scale_attn_weights": False}, "scale_attn_weights = False"),

@@ -77,6 +77,14 @@ def test_half_precision_is_written_and_read(dtype: str, tmp_path: Path) -> None:
             "rope_parameters = .*only plain rotary",
         ),
         ({"rope_parameters": None, "rope_scaling": {"type": "linear"}}, "rope_scaling = "),
+        ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, "rope_scaling = .*only plain"),
+        ({"rope_scaling": [1]}, "rope_scaling = .*only plain"),
+        ({"partial_rotary_factor": 0.5}, "partial_rotary_factor = 0.5"),
+        (
+            {"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}},
+            "partial_rotary_factor = 0.5",
+        ),
+        ({"model_type": ["llama"]}, r"model_type = \['llama'\]; models of gpt2 and llama"),
         ({"tie_word_embeddings": "yes"}, "tie_word_embeddings = 'yes'"),
         ({"hidden_size": None}, "lacks hidden_size"),
     ],
@@ -207,3 +215,20 @@ def test_peft_reads_the_adapter_and_the_reverse(tmp_path: Path) -> None:
     again = made()
     lm.load_adapter(again, tmp_path / "theirs")
     assert np.allclose(logits(again), wanted, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("num_hidden_layers", 10**7), ("intermediate_size", 10**12)]
+)
+def test_a_config_of_a_far_larger_model_is_refused_before_memory_is_asked_for(
+    name: str, value: int, tmp_path: Path
+) -> None:
+    model = lm.Llama(lm.LlamaConfig(20, 8, 1, 2, 1, 16), np.random.default_rng(0))
+    folder = lm.save_huggingface(model, tmp_path / "model")
+    about = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**about, name: value}))
+    with pytest.raises(lm.RunError, match=r"far from enough; they do not belong together"):
+        lm.load_huggingface(folder)
+    (folder / "config.json").write_text("[" * 100_000)
+    with pytest.raises(lm.RunError, match="is not JSON that can be read"):
+        lm.load_huggingface(folder)

@@ -160,6 +160,17 @@ def test_damaged_files_are_named(run: Path) -> None:
         lm.load_trained(run)
 
 
+def test_damaged_weights_are_told_with_those_that_are_whole(run: Path) -> None:
+    path = run / "model.safetensors"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-100])
+    with pytest.raises(lm.RunError, match=r"own: copy .*step-00000008.model") as caught:
+        lm.load_trained(run)
+    copied = str(caught.value).partition("own: copy ")[2].partition(" to ")[0]
+    path.write_bytes(Path(copied).read_bytes())
+    assert lm.load_trained(run).model and path.read_bytes() == whole
+
+
 def test_weights_of_another_model_are_refused(run: Path) -> None:
     config = (run / "config.toml").read_text()
     (run / "config.toml").write_text(config.replace("embed_dim = 16", "embed_dim = 32"))

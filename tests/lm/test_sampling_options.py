@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -254,3 +255,32 @@ def test_probabilities_are_those_of_hugging_face(
         repetition_penalty=penalty,
     )  # fmt: skip
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-15)
+
+
+def test_what_just_reaches_top_p_is_enough_and_what_just_reaches_min_p_stays() -> None:
+    logits = np.log([[0.5, 0.25, 0.25]])
+    assert probabilities(logits)[0].tolist() == [0.5, 0.25, 0.25]
+    for top_p, kept in ((0.5, 1), (0.75, 2), (0.76, 3)):
+        chances = probabilities(logits, lm.SamplingOptions(top_p=top_p))
+        assert np.count_nonzero(chances) == kept
+    for min_p, kept in ((0.5, 3), (0.51, 1)):
+        chances = probabilities(logits, lm.SamplingOptions(min_p=min_p))
+        assert np.count_nonzero(chances) == kept
+
+
+class _Always(np.random.Generator):
+    """A generator that gives one number."""
+
+    def __init__(self, number: float) -> None:
+        super().__init__(np.random.PCG64(0))
+        self.number = number
+
+    def random(self, *given: Any, **options: Any) -> Any:
+        return self.number
+
+
+@pytest.mark.parametrize("number", [0.0, 0.5, math.nextafter(1.0, 0.0)])
+def test_what_has_no_chance_is_never_drawn_whatever_the_number(number: float) -> None:
+    chances = np.array([[0.0, 0.5, 0.0, 0.5, 0.0]])
+    (drawn,) = draw(chances, [_Always(number)])
+    assert drawn == (1 if number < 0.5 else 3)

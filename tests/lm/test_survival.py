@@ -170,6 +170,40 @@ def test_a_folder_that_is_removed_while_it_trains_loses_no_step(
     assert_same(load_checkpoint(rescued), load_checkpoint(whole))
 
 
+def emptied(folder: Path) -> None:
+    for path in folder.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def test_a_folder_that_is_emptied_while_it_trains_can_be_gone_on_with(
+    make_config: MakeConfig, tmp_path: Path
+) -> None:
+    whole = lm.train(make_config(run=tmp_path / "whole", steps=12)).run
+    run = tmp_path / "parts"
+    lm.train(make_config(run=run, steps=12), Recorder({6: lambda: emptied(run)}))
+    assert_same(load_checkpoint(run), load_checkpoint(whole))
+    assert (run / "tokenizer.json").read_bytes() == (whole / "tokenizer.json").read_bytes()
+    assert "".join(lm.load_trained(run).write("a", 3))
+    longer = lm.TrainConfig(**{**vars(checkpoint.read_config(run)), "steps": 13})
+    assert lm.resume(run, longer).step == 13
+
+
+def test_best_weights_that_are_lost_while_it_trains_are_told_at_the_end(
+    make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    write = checkpoint.write_best
+
+    def lost(folder: Path, step: int, weights: Any) -> None:
+        write(folder, step, weights)
+        (run / "checkpoint" / f"best-{step:08d}.safetensors").unlink()
+
+    monkeypatch.setattr(checkpoint, "write_best", lost)
+    with pytest.raises(lm.RunError, match=r"at its end and saved, but .* has those of the last"):
+        lm.train(make_config(run=run, patience=9))
+    assert load_checkpoint(run).progress.step == 8
+
+
 def test_where_nothing_can_be_written_the_last_checkpoint_is_named(
     make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -287,3 +321,63 @@ def test_a_damaged_checkpoint_of_a_later_step_does_not_outlive_a_whole_one(
     press = Recorder({7: lambda: signal.raise_signal(signal.SIGINT)})
     lm.resume(run, make_config(checkpoint_interval=3), press)
     assert steps_kept(run) == [6, 7]
+
+
+@pytest.mark.parametrize("left", [0, 1, 100, -1, -30])
+@pytest.mark.parametrize("log", ["metrics.jsonl", "samples.txt"])
+def test_logs_that_lost_their_end_are_told_and_gone_on_with(
+    make_config: MakeConfig, log: str, left: int
+) -> None:
+    """As a machine that goes down may leave them, or an editor."""
+    run = lm.train(make_config(steps=8)).run
+    whole = (run / log).read_bytes()
+    (run / log).write_bytes(whole[:left])
+    heard = Recorder()
+    lm.resume(run, lm.TrainConfig(**{**vars(checkpoint.read_config(run)), "steps": 12}), heard)
+    (remark,) = heard.plans[0].remarks
+    assert f"{log} has lost its end since step 8 was saved" in remark
+    kept = whole[: whole[:left].rfind(b"\n") + 1]
+    assert (run / log).read_bytes().startswith(kept)
+    steps = [row["step"] for row in rows(run) if "loss" in row]  # each line is JSON
+    assert steps[-4:] == [9, 10, 11, 12]
+    lm.write_report(run)
+
+
+def test_logs_are_on_the_disk_before_the_checkpoint_that_names_their_length(
+    make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def synced(descriptor: int) -> None:
+        done.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name)
+        fsync(descriptor)
+
+    def renamed(source: Any, target: Any) -> None:
+        done.append(Path(target).name)
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", renamed)
+    lm.train(make_config(steps=4, report=False))
+    there = done.index("step-00000004")
+    since = done[done.index("step-00000000") : there]
+    assert {"metrics.jsonl", "samples.txt"} <= set(since)
+
+
+@pytest.mark.parametrize("harm", [flip_a_bit, cut_short, remove])
+def test_best_weights_that_are_lost_are_told_before_the_run_goes_on(
+    make_config: MakeConfig, harm: Callable[[Path], None]
+) -> None:
+    run = lm.train(make_config(steps=8, patience=5)).run
+    (best,) = (run / "checkpoint").glob(f"best-{load_checkpoint(run).progress.best['step']:08d}*")
+    harm(best)
+    heard = Recorder()
+    longer = lm.TrainConfig(**{**vars(checkpoint.read_config(run)), "steps": 16})
+    result = lm.resume(run, longer, heard)
+    (remark,) = heard.plans[0].remarks
+    assert "the weights of the best validation" in remark and "are lost" in remark
+    assert result.best is not None and result.best.step > 8
+    published = checkpoint.read_arrays(run / "model.safetensors")
+    for name, array in checkpoint.read_best(run, result.best.step).items():
+        np.testing.assert_array_equal(published[name], array)

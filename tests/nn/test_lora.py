@@ -147,3 +147,19 @@ def test_dropout_of_the_adapter_is_of_training_only() -> None:
     assert not np.array_equal(logits(model), logits(model))
     model.eval()
     assert np.array_equal(logits(model), logits(model))
+
+
+@pytest.mark.parametrize(("activation", "kept"), [(None, 2), ("gelu", 3)])
+def test_an_adapter_keeps_one_array_as_wide_as_the_output(
+    activation: str | None, kept: int
+) -> None:
+    model = nn.Sequential(nn.Linear(3, 40))
+    nn.add_lora(model, rank=2)
+    x = tg.randn(5, 3)
+    found, rest = {}, [model[0](x, activation=activation)]
+    while rest:
+        node = rest.pop()
+        found[id(node)] = node
+        rest += [other for other in node.inputs if id(other) not in found]
+    wide = [node for node in found.values() if node.shape == (5, 40)]
+    assert len(wide) == kept  # what the adapter adds, the sum, and its activation

@@ -360,3 +360,67 @@ def test_progress_tells_the_share_and_the_time_left(
     assert [p.tokens for p in heard] == sorted(p.tokens for p in heard)
     middle = heard[len(heard) // 2]
     assert middle.left == pytest.approx(middle.seconds * (1 - middle.share) / middle.share)
+
+
+def test_what_could_not_be_prepared_leaves_the_folder_free(
+    texts: tuple[str, ...], tokenizer: str, tmp_path: Path
+) -> None:
+    letters, same, bad = tmp_path / "letters.json", tmp_path / "same.txt", tmp_path / "bad.txt"
+    text.CharTokenizer("\n theca's012").save(letters)
+    same.write_text("a" * 500)
+    bad.write_bytes(b"ok " * 200 + b"\xff")
+    for asked in (
+        Preparation(texts, str(letters)),
+        Preparation(texts, tokenizer, separator="<s>"),
+        Preparation((str(same),)),
+        Preparation((str(bad),), "bpe", 260),
+        Preparation((str(bad),), tokenizer),
+    ):
+        with pytest.raises((text.CorpusError, text.TokenizerError)):
+            small(asked, tmp_path / "out", pause=60)
+        assert bytes_of(tmp_path / "out") == {}
+    small(Preparation(texts, tokenizer), tmp_path / "out")
+
+
+def test_an_error_late_in_the_text_keeps_what_the_journal_has(
+    texts: tuple[str, ...], tokenizer: str, tmp_path: Path
+) -> None:
+    last = Path(texts[-1])
+    whole = last.read_bytes()
+    last.write_bytes(whole[:-1] + b"\xff")
+    with pytest.raises(text.CorpusError, match="0xff"):
+        small(Preparation(texts, tokenizer), tmp_path / "out")
+    last.write_bytes(whole)
+    heard: list[Progress] = []
+    small(Preparation(texts, tokenizer), tmp_path / "out", heard.append)
+    assert heard[0].doing == "reading again what was done" and heard[0].share > 0
+
+
+@pytest.mark.parametrize("damage", ['{"format": 1}', "[]", "{", "", '{"format": 1, "name": 3}'])
+def test_a_damaged_manifest_is_a_sentence(
+    texts: tuple[str, ...], tokenizer: str, tmp_path: Path, damage: str
+) -> None:
+    small(Preparation(texts, tokenizer), tmp_path / "out")
+    path = tmp_path / "out" / "prepared.json"
+    manifest = json.loads(path.read_bytes())
+    path.write_text(damage)
+    with pytest.raises(text.PreparationError, match=r"prepared\.json .*prepare the text again"):
+        read_prepared(tmp_path / "out")
+    for name in ("name", "sources", "characters", "text_sha256"):
+        path.write_text(json.dumps({k: v for k, v in manifest.items() if k != name}))
+        with pytest.raises(text.PreparationError, match=f"its '{name}' is missing"):
+            read_prepared(tmp_path / "out")
+
+
+@pytest.mark.parametrize("damage", [None, "", "{}", "[]"])
+def test_a_vocabulary_whose_text_is_not_known_is_refused(
+    texts: tuple[str, ...], tmp_path: Path, damage: str | None
+) -> None:
+    asked = Preparation(texts, "bpe", 270)
+    interrupted(asked, tmp_path / "out")
+    path = tmp_path / "out" / "learnt.json"
+    path.unlink()
+    if damage is not None:
+        path.write_text(damage)
+    with pytest.raises(text.PreparationError, match=r"learnt\.json is missing or damaged"):
+        small(asked, tmp_path / "out")

@@ -13,6 +13,25 @@ from tinygrad_edu import lm
 __all__ = ["Compress", "Decompress"]
 
 
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise lm.TextError(f"{file} cannot be read ({why}); give a file") from error
+
+
+def _check_writable(output: Path) -> None:
+    """What takes long is not to end with nowhere to go."""
+    if output.is_dir():
+        raise lm.ConfigError(f"--output is {output}, which is a folder; give the path of a file")
+    if not output.parent.is_dir():
+        raise lm.ConfigError(
+            f"--output is {output}, but {output.parent} is not a folder; make it first, or give "
+            "another path"
+        )
+
+
 @dataclass(frozen=True)
 class Compress:
     """Compress a text with a model: what it predicts well takes few bits.
@@ -33,10 +52,11 @@ class Compress:
         from tinygrad_edu.files import write_atomically
         from tinygrad_edu.text import TokenizerError
 
+        _check_writable(self.output)
         try:
-            content = self.file.read_bytes().decode("utf-8")
+            content = _read(self.file).decode("utf-8")
         except UnicodeDecodeError as error:
-            raise lm.TextError(f"{self.file} is not UTF-8 ({error.reason})") from error
+            raise lm.TextError(f"{self.file} is not UTF-8 ({error.reason}); give a text") from error
         try:
             made = lm.compress(lm.load_trained(self.run_folder), content)
         except TokenizerError as error:
@@ -73,7 +93,13 @@ class Decompress:
         from tinygrad_edu.files import write_atomically
         from tinygrad_edu.lm.display import printable
 
-        content = lm.decompress(lm.load_trained(self.run_folder), self.file.read_bytes())
+        if self.output is not None:
+            _check_writable(self.output)
+        data = _read(self.file)
+        try:
+            content = lm.decompress(lm.load_trained(self.run_folder), data)
+        except lm.RunError as error:
+            raise lm.RunError(f"{self.file}: {error}") from error
         if self.output is None:
             print(printable(content))
         else:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -190,10 +191,10 @@ def _checked_config(folder: Path) -> dict[str, Any]:
     for name, values in _ALLOWED.items():
         if name in config and config[name] not in values:
             raise RunError(f"{where} has {name} = {config[name]!r}, which is not read here")
-    for name in ("r", "lora_alpha"):
+    for name, kind, what in (("r", int, "whole number"), ("lora_alpha", int | float, "number")):
         value = config.get(name)
-        if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
-            raise RunError(f"{where} has {name} = {value!r}; it has to be a number above 0")
+        if not isinstance(value, kind) or isinstance(value, bool) or not 0 < value < math.inf:
+            raise RunError(f"{where} has {name} = {value!r}; it has to be a {what} above 0")
     return config
 
 

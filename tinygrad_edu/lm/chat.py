@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import numpy as np
 
 from tinygrad_edu import text
-from tinygrad_edu.lm.chat_template import END, check_tokenizer, prompt
+from tinygrad_edu.lm.chat_template import STOPS, before_markers, check_tokenizer, prompt
 from tinygrad_edu.lm.conversations import Message
 from tinygrad_edu.lm.data import Tokens, stream
 from tinygrad_edu.lm.errors import SamplingError
 from tinygrad_edu.lm.language_model import LanguageModel
 from tinygrad_edu.lm.sampling import SamplingOptions, continuations
 from tinygrad_edu.lm.trained import Trained
+from tinygrad_edu.lm.vocabulary import written_by
 from tinygrad_edu.lm.writing import StopStrings, pieces
 
 
@@ -25,17 +26,16 @@ def answer(
     options: SamplingOptions,
     generator: np.random.Generator,
 ) -> Iterator[str]:
-    """The text that follows the prompt `ids` (n,), piece by piece, up to the template's end."""
-    predict, size = model.predictor(), tokenizer.vocab_size
+    """The text that follows the prompt `ids` (n,), piece by piece, up to a marker."""
     new = continuations(
-        lambda ids: predict(ids)[:, :size],
+        written_by(model.predictor(), tokenizer),
         ids[None, :],
         max_new_tokens=max_new_tokens,
         block_size=model.config.block_size,
         options=options,
         generator=generator,
     )
-    return pieces(tokenizer, (int(column[0]) for column in new), StopStrings([END]))
+    return pieces(tokenizer, (int(column[0]) for column in new), StopStrings(STOPS))
 
 
 class Chat:
@@ -54,6 +54,10 @@ class Chat:
     Attributes:
         messages: what was said and is not forgotten.
         forgotten: exchanges that are.
+
+    Raises:
+        ConversationError: a vocabulary without the template's symbols.
+        SamplingError: a seed or number of tokens below 0.
     """
 
     def __init__(
@@ -61,6 +65,9 @@ class Chat:
         seed: int = 1, max_new_tokens: int = 200,
     ) -> None:  # fmt: skip
         check_tokenizer(trained.tokenizer)
+        for name, number in (("the seed", seed), ("max_new_tokens", max_new_tokens)):
+            if number < 0:
+                raise SamplingError(f"{name} is {number}; it must be 0 or more")
         self.trained = trained
         self.options = SamplingOptions(temperature=0.0) if options is None else options
         self.seed, self.max_new_tokens = seed, max_new_tokens
@@ -73,8 +80,9 @@ class Chat:
         """Forget everything but what the system said."""
         self.messages, self.forgotten = list(self._beginning), 0
 
-    def reply(self, content: str) -> Iterator[str]:
-        """The answer to what the user says, piece by piece; both are remembered at its end.
+    def reply(self, content: str) -> Generator[str, None, None]:
+        """The answer to what the user says, piece by piece; both are remembered at its end. Of an
+        answer that is stopped (`close()`, Ctrl-C) what was given is, unless that is nothing.
 
         Raises:
             TokenizerError: a symbol that the vocabulary lacks.
@@ -101,13 +109,22 @@ class Chat:
             generator,
         )  # fmt: skip
 
-        def told() -> Iterator[str]:
+        def told() -> Generator[str, None, None]:
             said = ""
-            for piece in new:
-                said += piece
-                yield piece
-            self.messages = [*messages, Message("assistant", said)]
-            self.forgotten += forgotten
-            self._turn += 1
+            try:
+                for piece in new:
+                    said += piece
+                    yield piece
+            except (GeneratorExit, KeyboardInterrupt):
+                if said:
+                    self._remember(messages, said, forgotten)
+                raise
+            self._remember(messages, said, forgotten)
 
         return told()
+
+    def _remember(self, messages: list[Message], said: str, forgotten: int) -> None:
+        # The model may begin or break off with a marker, which no message may have.
+        self.messages = [*messages, Message("assistant", before_markers(said))]
+        self.forgotten += forgotten
+        self._turn += 1

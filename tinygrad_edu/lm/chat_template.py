@@ -34,6 +34,8 @@ from tinygrad_edu.lm.errors import ConversationError
 END = "\n--- end\n"
 """What an assistant's turn ends with."""
 OPENINGS = {role: f"--- {role}\n" for role in ROLES}
+STOPS = (END, *("\n" + opening for opening in OPENINGS.values()))
+"""What ends an answer: its end, or a turn of another that a model of little training goes on to."""
 MARKERS = (*(opening.strip() for opening in OPENINGS.values()), END.strip())
 """Lines that no message may have."""
 
@@ -68,6 +70,13 @@ def check_tokenizer(tokenizer: text.Tokenizer) -> None:
                 f"this model lacks {', '.join(map(repr, missing))}; take a model whose text had "
                 "these, or one with byte-level BPE"
             )
+
+
+def before_markers(content: str) -> str:
+    """What comes before the first line that is a marker."""
+    lines = content.split("\n")
+    first = next((i for i, line in enumerate(lines) if line in MARKERS), len(lines))
+    return "\n".join(lines[:first])
 
 
 def check_content(content: str, place: str) -> None:

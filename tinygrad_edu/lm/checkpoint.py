@@ -87,12 +87,14 @@ class Checkpoint:
 
     Attributes:
         damaged: why a newer checkpoint was passed over; empty where none was.
+        best_lost: why it names no best weights any more; empty where it does.
     """
 
     weights: Arrays
     optimizer: dict[str, Any]
     progress: Progress
     damaged: str = ""
+    best_lost: str = ""
 
 
 @contextlib.contextmanager
@@ -155,9 +157,9 @@ def read_config(run: str | Path) -> TrainConfig:
     return read_config_file(path)
 
 
-def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write named arrays as safetensors."""
-    write_safetensors(path, arrays, {"format": "tinygrad_edu"})
+def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], digests: bool = False) -> None:
+    """Write named arrays as safetensors, with a digest of each if asked for."""
+    write_safetensors(path, arrays, {"format": "tinygrad_edu"}, digests)
 
 
 def read_arrays(path: Path) -> Arrays:
@@ -185,6 +187,8 @@ def save_checkpoint(
     """
     parent = run / CHECKPOINTS
     parent.mkdir(exist_ok=True)
+    for log in (METRICS, SAMPLES):
+        _sync(run / log)  # a machine that goes down must not leave them shorter than it says
     name = f"step-{progress.step:08d}"
     times = [time for step, time in _step_folders(run) if step == progress.step]
     final = parent / (f"{name}-{max(times) + 1}" if times else name)
@@ -220,7 +224,7 @@ def write_best(run: Path, step: int, weights: Mapping[str, NDArray[Any]]) -> Non
     from the checkpoint, and needs the ones that it knows of.
     """
     (run / CHECKPOINTS).mkdir(exist_ok=True)
-    write_arrays(_best(run, step), weights)
+    write_arrays(_best(run, step), weights, digests=True)
 
 
 def _drop_bests(run: Path, but: set[int]) -> None:
@@ -383,9 +387,21 @@ def join_state(arrays: Mapping[str, NDArray[Any]], plain: Any) -> dict[str, Any]
 
 
 def truncate(path: Path, length: int) -> None:
-    """Cut a log back to the length it had at the checkpoint; what came later is made again."""
-    if path.exists() and path.stat().st_size > length:
-        os.truncate(path, length)
+    """Cut a log back to the length it had at the checkpoint; what came later is made again.
+
+    Of one that is shorter, half a line at its end is cut off: what is added begins a line.
+    """
+    if not path.exists():
+        return
+    if path.stat().st_size < length:
+        length = path.read_bytes().rfind(b"\n") + 1
+    os.truncate(path, length)
+
+
+def _sync(path: Path) -> None:
+    """Have what was added to a log on the disk."""
+    with contextlib.suppress(FileNotFoundError), open(path, "rb+") as file:
+        os.fsync(file.fileno())
 
 
 def length(path: Path) -> int:

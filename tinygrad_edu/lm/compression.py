@@ -10,7 +10,8 @@ has filled the block, its older half is forgotten, so that kept keys and values 
 *The probabilities are turned into whole numbers*, and those have to be the same on both sides, to
 the bit. They are on one machine with one NumPy and BLAS and as many threads; elsewhere a logit may
 differ in its last bit. So the file holds digests of the model and of the text: what would come out
-as nonsense is refused instead.
+as nonsense is refused instead. A checksum of the file itself tells damage from other arithmetic,
+before anything is worked out.
 """
 
 from __future__ import annotations
@@ -33,9 +34,12 @@ from tinygrad_edu.lm.sampling import probabilities
 from tinygrad_edu.lm.trained import Trained
 from tinygrad_edu.text.tokenizers import digest_of
 
-MAGIC = b"tged-ac1"
-_HEADER = struct.Struct("<8sI8s8s")
-"""Magic; tokens; the first bytes of the SHA-256 of the model and of the text."""
+MAGIC = b"tged-ac2"
+_START = struct.Struct("<8sI")
+"""Magic; the CRC-32 of all that follows."""
+_FACTS = struct.Struct("<Q8s8s")
+"""Tokens; the first bytes of the SHA-256 of the model and of the text."""
+HEADER_BYTES = _START.size + _FACTS.size
 _COUNTS = 1 << 31
 """Counts that are shared out by probability; each token has one more, so that none has none."""
 
@@ -45,7 +49,7 @@ class Compressed:
     """A text as a file, and what it is to be compared with.
 
     Attributes:
-        data: the file: a header of 28 bytes, and the code.
+        data: the file: a header of 36 bytes, and the code.
         tokens: of the text.
         text_bytes: of the text in UTF-8.
         ideal_bits: Σ -log₂ p, what no code on these probabilities can go below on average.
@@ -103,11 +107,11 @@ def compress(trained: Trained, text: str) -> Compressed:
         encoder.encode(start, int(ends[token]), int(ends[-1]))
         bits -= math.log2(max(float(chances[token]), 2.0**-1074))
         predictor.add(token)
-    header = _HEADER.pack(
-        MAGIC, len(tokens), _model_digest(trained), hashlib.sha256(raw).digest()[:8]
-    )
+    facts = _FACTS.pack(len(tokens), _model_digest(trained), hashlib.sha256(raw).digest()[:8])
+    body = facts + encoder.finish()
     return Compressed(
-        data=header + encoder.finish(), tokens=len(tokens), text_bytes=len(raw), ideal_bits=bits,
+        data=_START.pack(MAGIC, zlib.crc32(body)) + body, tokens=len(tokens),
+        text_bytes=len(raw), ideal_bits=bits,
         uniform_bits=len(tokens) * math.log2(trained.tokenizer.vocab_size),
         zlib_bytes=len(zlib.compress(raw, 9)),
         lzma_bytes=len(lzma.compress(raw, preset=9 | lzma.PRESET_EXTREME)),
@@ -118,17 +122,22 @@ def decompress(trained: Trained, data: bytes) -> str:
     """The text that `compress` wrote with the same model.
 
     Raises:
-        RunError: no such file, one of another model, or a text that does not come out as it was:
-            damaged, or predicted with other bits than it was written with.
+        RunError: no such file, one that is damaged or of another model, or a text that does not
+            come out as it was, predicted with other bits than it was written with.
     """
-    if len(data) < _HEADER.size or not data.startswith(MAGIC):
+    if not data.startswith(MAGIC):
         raise RunError("the file was not written by tinygrad-edu compress; give one that was")
-    _, count, model, digest = _HEADER.unpack_from(data)
+    checksum = int.from_bytes(data[len(MAGIC) : _START.size], "little")
+    if len(data) < HEADER_BYTES or zlib.crc32(data[_START.size :]) != checksum:
+        raise RunError(
+            "the file is cut short or damaged: its checksum is another; compress the text again"
+        )
+    count, model, digest = _FACTS.unpack_from(data, _START.size)
     if model != _model_digest(trained):
         raise RunError(
             "the file was compressed with another model or tokenizer; name the run that wrote it"
         )
-    decoder, predictor = Decoder(data[_HEADER.size :]), _Predictor(trained)
+    decoder, predictor = Decoder(data[HEADER_BYTES:]), _Predictor(trained)
     tokens: list[int] = []
     for _ in range(count):
         tokens.append(decoder.decode(predictor.ends()[0]))
@@ -136,8 +145,8 @@ def decompress(trained: Trained, data: bytes) -> str:
     raw = b"".join(map(trained.tokenizer.token_bytes, tokens))
     if hashlib.sha256(raw).digest()[:8] != digest:
         raise RunError(
-            "the text does not come out as it was: the file is damaged, or this machine's "
-            "arithmetic differs in its last bits from that which wrote it; decompress it there"
+            "the text does not come out as it was: the file is whole, so this machine's arithmetic "
+            "differs in its last bits from that which wrote it; decompress it there"
         )
     return raw.decode("utf-8")
 

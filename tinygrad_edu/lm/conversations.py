@@ -94,8 +94,8 @@ _FORMS = '"messages", or "instruction", "input" and "output"'
 
 
 def check_turns(messages: Sequence[Message], place: str) -> None:
-    """ConversationError unless user and assistant take turns, after at most one system message, and
-    the assistant has answered.
+    """ConversationError unless user and assistant take turns, after at most one system message.
+    (Where the assistant never comes, there is nothing to learn: `chat_examples` leaves it out.)
     """
     expected = "user"
     for number, message in enumerate(messages):
@@ -111,8 +111,6 @@ def check_turns(messages: Sequence[Message], place: str) -> None:
                 f"{rule}"
             )  # fmt: skip
         expected = "user" if expected == "assistant" else "assistant"
-    if not any(message.role == "assistant" for message in messages):
-        raise _wrong(place, "has no message of the assistant, so there is nothing to learn from it")
 
 
 def _messages(value: Any, place: str) -> tuple[Message, ...]:
@@ -197,21 +195,27 @@ def _lines(path: Path, text: str) -> Iterator[tuple[str, Any]]:
             place = f"{path}, line {number}"
             try:
                 yield place, json.loads(line)
+            except json.JSONDecodeError as error:
+                raise _wrong(place, f"is not JSON: {_reason(error)}") from error
             except (ValueError, RecursionError) as error:
-                raise _wrong(place, f"is not JSON: {error}") from error
+                raise _wrong(place, f"is not JSON that can be read: {error}") from error
 
 
 def _items(path: Path, text: str) -> Iterator[tuple[str, Any]]:
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
-        found = f"is not JSON: {error.msg} at column {error.colno}"
+        found = f"is not JSON: {_reason(error)}"
         raise _wrong(f"{path}, line {error.lineno}", found) from error
     except RecursionError as error:
         raise ConversationError(f"{path} is not JSON that can be read: {error}") from error
     rows = value if isinstance(value, list) else [value]
     for number, row in enumerate(rows, start=1):
         yield f"{path}, row {number}", row
+
+
+def _reason(error: json.JSONDecodeError) -> str:
+    return f"{error.msg.removesuffix(' at')} at column {error.colno}"
 
 
 def _wrong(place: str, found: str) -> ConversationError:

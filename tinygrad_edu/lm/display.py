@@ -257,10 +257,12 @@ def measured_lines(found: Measured, plan: Plan) -> list[tuple[str, str]]:
         f"{steps:,} of {plan.config.steps:,} planned steps in {duration(found.step_seconds)}, "
         f"{1e3 * found.step_seconds / steps:.1f} ms each"
     )
-    rates = (
-        f"{found.tokens_per_second:,.0f} tokens/s, {scaled(found.flops_per_second)}FLOP/s in "
-        f"matrix products ({scaled(share * plan.flops)}FLOP)"
-    )
+    rates = f"{found.tokens_per_second:,.0f} tokens/s"
+    if plan.flops:
+        rates += (
+            f", {scaled(found.flops_per_second)}FLOP/s in matrix products "
+            f"({scaled(share * plan.flops)}FLOP)"
+        )
     return [
         ("made", made),
         ("", f"{rates}"),

@@ -28,6 +28,13 @@ class FinetunePlan(Plan):
         return max(1, round(self.training_tokens / self.steps_per_epoch))
 
     @property
+    def step_flops(self) -> int:
+        """Not counted, 0: examples are shorter than the block, each by another length, and frozen
+        weights take no product for a gradient.
+        """
+        return 0
+
+    @property
     def steps_per_epoch(self) -> int:
         """Steps after which each example has been read once."""
         return max(1, -(-self.examples[0] // (self.config.batch_size * self.config.accumulate)))
@@ -55,6 +62,7 @@ class FinetunePlan(Plan):
              + (f" × {config.accumulate}" if config.accumulate > 1 else "")
              + f": {self.epochs:.2f} epochs"),
             ("cores", self._workers()),
+            *self._rate(),
             *(("note", remark) for remark in self.remarks),
             ("run", str(self.run)),
         ]  # fmt: skip

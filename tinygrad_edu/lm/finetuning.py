@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import math
 import time
 from contextlib import closing
@@ -25,13 +24,13 @@ from tinygrad_edu.lm.adapters import base_digest, save_adapter
 from tinygrad_edu.lm.chat import answer
 from tinygrad_edu.lm.chat_examples import Division, Examples, Padded, divide, examples_of
 from tinygrad_edu.lm.chat_template import check_tokenizer, prompt
-from tinygrad_edu.lm.config import fixed_options
 from tinygrad_edu.lm.conversations import read_conversations
 from tinygrad_edu.lm.cost import parameters_by_group, step_cost
 from tinygrad_edu.lm.data import Split, stream
 from tinygrad_edu.lm.errors import ConfigError, ConversationError, RunError
 from tinygrad_edu.lm.finetune_config import FinetuneConfig
 from tinygrad_edu.lm.finetune_plan import FinetunePlan
+from tinygrad_edu.lm.going_on import newest_state, remarks
 from tinygrad_edu.lm.interrupt import limited_threads
 from tinygrad_edu.lm.learner import Learner
 from tinygrad_edu.lm.lock import held
@@ -39,10 +38,12 @@ from tinygrad_edu.lm.machine import blas
 from tinygrad_edu.lm.material import Material, anchored, opening
 from tinygrad_edu.lm.pace import Clock
 from tinygrad_edu.lm.reporting import Reporter, Result
+from tinygrad_edu.lm.resuming import changed_rate, check_left, checked
 from tinygrad_edu.lm.safetensors_files import write_safetensors
 from tinygrad_edu.lm.sampling import SamplingOptions
 from tinygrad_edu.lm.session import Session
-from tinygrad_edu.lm.trained import Trained, describe_model, load_trained
+from tinygrad_edu.lm.trained import MODEL_CONFIG, Trained, describe_model, load_trained
+from tinygrad_edu.lm.vocabulary import token_lengths
 
 ADAPTER = "adapter"
 """The folder of a finished run that holds its adapter in PEFT's layout."""
@@ -77,7 +78,15 @@ def prepare(config: FinetuneConfig) -> Prepared:
     """
     if not config.base:
         raise ConfigError("no base was given; name the folder of a run, or a model that is shipped")
-    base = load_trained(config.base)
+    try:
+        base = load_trained(config.base)
+    except RunError as error:
+        if not config.base_sha256:
+            raise
+        raise RunError(
+            f"the base of this run cannot be read: {error}; where it has moved, name it: "
+            "finetune BASE --resume RUN"
+        ) from error
     check_tokenizer(base.tokenizer)
     digest = base_digest(base.model)
     if config.base_sha256 not in ("", digest):
@@ -107,53 +116,63 @@ def finetune(
         as `prepare`, and as `lm.train`.
     """
     prepared = given if isinstance(given, Prepared) else prepare(given)
-    config = prepared.config
-    config = dataclasses.replace(
-        config, corpus=anchored(config.corpus), base=_anchored(config.base),
-        warmup_steps=config.warmup,
-    )  # fmt: skip
+    config = _kept(prepared.config)
     prepared = dataclasses.replace(prepared, config=config)
     name = f"{Path(config.corpus[0]).stem}-tuned"
     with checkpoint.new_run(config, name) as run:
         checkpoint.write_config(run, config)
         prepared.base.tokenizer.save(run / checkpoint.TOKENIZER)
         describe_model(run, prepared.base.model)
-        return _run(run, prepared, reporter or Reporter(), clock, None)
+        return _run(run, prepared, reporter or Reporter(), clock)
 
 
 def resume_finetuning(
-    run: str | Path, reporter: Reporter | None = None, clock: Clock = time.perf_counter
+    run: str | Path,
+    config: FinetuneConfig | None = None,
+    reporter: Reporter | None = None,
+    clock: Clock = time.perf_counter,
 ) -> Result:
     """Go on with a fine-tuning run that was interrupted; it ends with the same bits as one that
     was not.
 
+    `config`, where given, is the run's own with some of `lm.config.CHANGEABLE` changed: more
+    `steps` or `epochs`, say, or a `base` or conversations that have moved.
+
     Raises:
-        RunError: no such run, nothing left to do, a base or conversations that have changed.
+        RunError: no such run, nothing left to do, a base or conversations that have changed or are
+            not there.
+        ConfigError: an option that cannot change.
     """
     run = Path(run)
-    config = checkpoint.read_config(run)
-    if not isinstance(config, FinetuneConfig):
+    saved = checkpoint.read_config(run)
+    if not isinstance(saved, FinetuneConfig):
         raise RunError(f"{run} is no fine-tuning run; go on with it with train --resume {run}")
+    saved = dataclasses.replace(saved, warmup_steps=saved.warmup)
     with held(run):
-        state = checkpoint.load_checkpoint(run) if checkpoint.begun(run) else None
-        prepared = prepare(config)
-        if state:
-            if state.progress.text_sha256 != prepared.sha256:
-                raise RunError(
-                    f"the conversations of {run} are not those that it was started with; put "
-                    f"{', '.join(config.corpus)} back as it was, or start a new run"
-                )
-            if state.progress.options != json.loads(json.dumps(fixed_options(prepared.config))):
-                raise RunError(f"the options in {run / checkpoint.CONFIG} were changed; put them "
-                               "back, or start a new run")  # fmt: skip
-            if state.progress.step >= prepared.config.steps:
-                raise RunError(f"{run} has made all its {state.progress.step:,} steps")
-        return _run(run, prepared, reporter or Reporter(), clock, state)
+        state = newest_state(run)
+        progress = state.progress if state else None
+        asked = checked(run, saved, config or saved, progress)
+        gone = [path for path in asked.corpus if not Path(path).exists()]
+        if gone:
+            raise RunError(
+                f"the conversations of {run} are not there: {', '.join(gone)}; where they have "
+                "moved, name them with --data"
+            )
+        prepared = prepare(asked)
+        if progress and progress.text_sha256 != prepared.sha256:
+            raise RunError(
+                f"the conversations of {run} are not those that it was started with; put "
+                f"{', '.join(asked.corpus)} back as it was, name those with --data, or start a new "
+                "run"
+            )
+        check_left(run, prepared.config, progress)
+        prepared = dataclasses.replace(prepared, config=_kept(prepared.config))
+        return _run(run, prepared, reporter or Reporter(), clock, saved, state)
 
 
 def _run(
     run: Path, prepared: Prepared, reporter: Reporter, clock: Clock,
-    state: checkpoint.Checkpoint | None,
+    saved: FinetuneConfig | None = None, state: checkpoint.Checkpoint | None = None,
 ) -> Result:  # fmt: skip
     config, model = prepared.config, prepared.base.model
     with limited_threads(1):
@@ -166,6 +185,7 @@ def _run(
         )  # fmt: skip
         learner = Learner(config, model, lessons)
         with closing(learner):
+            workers = learner.workers.count, learner.workers.kind
             plan = FinetunePlan(
                 config=config, run=run, text=", ".join(Path(p).name for p in config.corpus),
                 characters=sum(
@@ -177,16 +197,23 @@ def _run(
                 validation_tokens=lessons.validation_targets,
                 groups=parameters_by_group(model),
                 cost=step_cost(model.config, config.batch_size),
-                workers=(learner.workers.count, learner.workers.kind), blas=blas(),
-                allocator_tuned=tuned, remarks=prepared.examples.remarks,
+                workers=workers, blas=blas(), allocator_tuned=tuned,
+                remarks=(*prepared.examples.remarks, *remarks(state, run, workers)),
                 examples=(len(prepared.division.training), len(prepared.division.held_out)),
                 trained=sum(p.size for p in model.parameters() if p.requires_grad),
             )  # fmt: skip
+            if saved is not None:
+                progress = state.progress if state else None
+                plan = dataclasses.replace(plan, changed_rate=changed_rate(saved, config, progress))
             session = _Session(plan, learner, _material(prepared), reporter, clock)
             session.prepared = prepared
             session.restore(state)
+            if saved is not None:
+                checkpoint.write_config(run, config)
             result = session.run_to_end()
     if adapter and not result.interrupted:
+        # those that are kept: with patience the best, and not the last
+        adapter.load_state_dict(checkpoint.read_arrays(run / checkpoint.MODEL))
         save_adapter(adapter, run / ADAPTER, config.base)
     return result
 
@@ -212,6 +239,11 @@ class _Session(Session):
     """A session whose samples are answers to the first conversation that is held out."""
 
     prepared: Prepared
+    about = (*Session.about, MODEL_CONFIG)
+
+    def describe(self, folder: Path) -> None:
+        super().describe(folder)
+        describe_model(folder, self.prepared.base.model)
 
     def sample(self) -> str:
         division = self.prepared.division
@@ -233,7 +265,7 @@ def _material(prepared: Prepared) -> Material:
         name=", ".join(prepared.config.corpus), characters=0, sha256=prepared.sha256,
         tokenizer=tokenizer, split=Split(nothing, nothing),
         opening=tokenizer.encode(opening(tokenizer))[0],
-        token_bytes=np.array([len(tokenizer.token_bytes(i)) for i in range(tokenizer.vocab_size)]),
+        token_bytes=token_lengths(tokenizer),
     )  # fmt: skip
 
 
@@ -258,6 +290,14 @@ def merge(run: str | Path, folder: str | Path) -> Path:
     describe_model(folder, trained.model)
     checkpoint.write_config(folder, dataclasses.replace(config, lora_rank=0))
     return folder
+
+
+def _kept(config: FinetuneConfig) -> FinetuneConfig:
+    """As they are now: another directory, or other steps, must not change them on resume."""
+    return dataclasses.replace(
+        config, corpus=anchored(config.corpus), base=_anchored(config.base),
+        warmup_steps=config.warmup,
+    )  # fmt: skip
 
 
 def _anchored(base: str) -> str:

@@ -55,7 +55,7 @@ class GPT2Layout(Layout[GPTConfig, GPT]):
         if inner != 4 * width:
             raise ConfigError(f"{where} has n_inner = {inner}; it has to be 4 × n_embd here")
         activation = given.get("activation_function", "gelu_new")
-        if activation not in _ACTIVATIONS:
+        if not isinstance(activation, str) or activation not in _ACTIVATIONS:
             raise ConfigError(
                 f"{where} has activation_function = {activation!r}; one of "
                 f"{', '.join(_ACTIVATIONS)} can be read"

@@ -107,7 +107,7 @@ def log_rows(log: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 def _damaged(log: Path, number: int, error: Exception) -> RunError:
     return RunError(
         f"line {number} of {log} is not a JSON object with a step and numbers ({error}); "
-        "restore the file, or start a new run"
+        "restore the file, or move it away to go on without it"
     )
 
 

@@ -7,6 +7,7 @@ shards, in float64, float32, float16 or bfloat16, and held as float32.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from tinygrad_edu import nn, text
 from tinygrad_edu.files import write_atomically
+from tinygrad_edu.lm.cost import parameter_count
 from tinygrad_edu.lm.errors import ConfigError, RunError
 from tinygrad_edu.lm.gpt import GPT
 from tinygrad_edu.lm.gpt2_layout import GPT2Layout
@@ -40,6 +42,8 @@ DTYPES = ("float32", "float16", "bfloat16")
 LAYOUTS: dict[type[nn.Module], Layout[Any, Any]] = {GPT: GPT2Layout(), Llama: LlamaLayout()}
 """The layout of each architecture here."""
 _ENDS = "<|endoftext|>"
+_SMALL, _MOST_BLOCKS = 10_000_000, 1000
+"""Numbers that a model may have in any case, so that all that is wrong with its weights is said."""
 
 
 def layout_of(model: nn.Module) -> Layout[Any, Any]:
@@ -71,18 +75,34 @@ def load_huggingface(folder: str | Path) -> LanguageModel:
     given = read_json(where)
     layout = _layout_named(given, where)
     config = layout.read_config(given, str(where))
+    stored = read_weights(folder)
+    _check_size(layout, config, stored, folder)  # before that much memory is asked for
     model: LanguageModel = layout.new_model(config, np.random.default_rng(0))
     wanted = {name: p.shape for name, p in model.named_parameters()}
-    model.load_state_dict(_taken(layout, config, wanted, read_weights(folder), folder))
+    model.load_state_dict(_taken(layout, config, wanted, stored, folder))
     model.eval()
     return model
+
+
+def _check_size(layout: Layout[Any, Any], config: Any, stored: Arrays, folder: Path) -> None:
+    """Refuse a config.json of a far larger model than the weights are of."""
+    blocks, held = layout.num_blocks(config), sum(array.size for array in stored.values())
+    asked = parameter_count(config) if blocks <= _MOST_BLOCKS else math.inf
+    if asked > 2 * held + _SMALL:
+        raise RunError(
+            f"{folder / CONFIG} describes a model of {blocks:,} layers, {config.embed_dim:,} wide, "
+            f"and the weights beside it are {held:,} numbers in all, which is far from enough; "
+            "they do not belong together, or weights are missing"
+        )
 
 
 def _layout_named(given: Any, where: Path) -> Layout[Any, Any]:
     kind = given.get("model_type") if isinstance(given, dict) else None
     by_name = {layout.model_type: layout for layout in LAYOUTS.values()}
-    if kind not in by_name:
-        raise ConfigError(f"{where} is of a {kind!r}; models of {' and '.join(by_name)} are read")
+    if not isinstance(kind, str) or kind not in by_name:
+        raise ConfigError(
+            f"{where} has model_type = {kind!r}; models of {' and '.join(by_name)} are read"
+        )
     return by_name[kind]
 
 

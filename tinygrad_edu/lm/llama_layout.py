@@ -15,7 +15,7 @@ __all__ = ["LlamaLayout"]
 
 _ALLOWED: dict[str, tuple[Any, ...]] = {
     "hidden_act": ("silu", "swish"), "attention_bias": (False, None), "mlp_bias": (False, None),
-    "pretraining_tp": (1, None), "quantization_config": (None,),
+    "pretraining_tp": (1, None), "quantization_config": (None,), "partial_rotary_factor": (1, None),
 }  # fmt: skip
 """What changes the numbers, and the values that it may have."""
 
@@ -105,7 +105,8 @@ def _theta(given: Mapping[str, Any], where: str) -> float:
     """The base of the rotation: in `rope_parameters` since release 5, at the top before it; with
     frequencies that are scaled, as Llama 3.1 has them, a model computes what is not had here.
     """
-    for name in ("rope_parameters", "rope_scaling"):
+    found = number_in(given, "rope_theta", where, 10000.0)
+    for name in ("rope_scaling", "rope_parameters"):
         about = given.get(name)
         if about is None:
             continue
@@ -117,6 +118,6 @@ def _theta(given: Mapping[str, Any], where: str) -> float:
                 f"{where} has {name} = {about!r}; only plain rotary positions (rope_type "
                 "'default') are had here"
             )
-        if "rope_theta" in about:
-            return number_in(about, "rope_theta", where, 10000.0)
-    return number_in(given, "rope_theta", where, 10000.0)
+        refuse_unless(about, {"partial_rotary_factor": (1, None)}, "Llama", f"{name} of {where}")
+        found = number_in(about, "rope_theta", where, found)
+    return found

@@ -17,6 +17,7 @@ from tinygrad_edu.lm.data import Split, split_tokens
 from tinygrad_edu.lm.epochs import Epochs
 from tinygrad_edu.lm.errors import TextError
 from tinygrad_edu.lm.lessons import Lessons, Windows
+from tinygrad_edu.lm.vocabulary import token_lengths
 
 
 class Source(Protocol):
@@ -100,14 +101,9 @@ def read_material(config: TrainConfig, tokenizer: text.Tokenizer | None = None) 
         tokenizer=tokenizer,
         split=split_tokens(tokens, config.block_size, config.validation_fraction),
         opening=tokenizer.encode(opening(tokenizer))[0],
-        token_bytes=_token_bytes(tokenizer),
+        token_bytes=token_lengths(tokenizer),
         source=corpus.source if isinstance(tokenizer, text.CharTokenizer) else None,
     )
-
-
-def _token_bytes(tokenizer: text.Tokenizer) -> NDArray[np.int64]:
-    lengths = [len(tokenizer.token_bytes(i)) for i in range(tokenizer.vocab_size)]
-    return np.array(lengths, np.int64)
 
 
 def prepared_material(config: TrainConfig, tokenizer: text.Tokenizer | None = None) -> Material:
@@ -146,7 +142,7 @@ def prepared_material(config: TrainConfig, tokenizer: text.Tokenizer | None = No
         tokenizer=found.tokenizer,
         split=split_tokens(found.file.tokens, config.block_size, config.validation_fraction),
         opening=found.tokenizer.encode(opening(found.tokenizer))[0],
-        token_bytes=_token_bytes(found.tokenizer),
+        token_bytes=token_lengths(found.tokenizer),
         source=(
             text.source_of(found.sources)
             if isinstance(found.tokenizer, text.CharTokenizer) else None

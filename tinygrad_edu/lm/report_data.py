@@ -36,6 +36,7 @@ from tinygrad_edu.lm.report_time import Spent, StepCost, spent, step_cost
 from tinygrad_edu.lm.samples_file import Sample, read_samples
 from tinygrad_edu.lm.trained import Trained, load_trained
 from tinygrad_edu.lm.verdict import verdict
+from tinygrad_edu.lm.vocabulary import bytes_of
 
 MOST_SAMPLES, LONGEST_SAMPLE = 40, 4000
 MOST_NORMS = 60
@@ -275,7 +276,9 @@ def frequent(counts: NDArray[np.int64], most: int) -> list[int]:
 
 def label(tokenizer: text.Tokenizer, token: int) -> str:
     """A token to be read: spaces and line breaks as signs, what is no text as <hex>."""
-    piece = tokenizer.token_bytes(token)
+    piece = bytes_of(tokenizer, token)
+    if piece is None:
+        return f"<no token {token}>"
     try:
         whole = piece.decode("utf-8")
     except UnicodeDecodeError:
@@ -288,7 +291,7 @@ def label(tokenizer: text.Tokenizer, token: int) -> str:
 
 def kind_of(tokenizer: text.Tokenizer, token: int) -> str:
     """The class of a token by its first symbol that is no space."""
-    whole = tokenizer.token_bytes(token).decode("utf-8", "replace")
+    whole = (bytes_of(tokenizer, token) or b"").decode("utf-8", "replace")
     first = whole.strip()[:1]
     if not first:
         return "space"

@@ -60,7 +60,7 @@ class Measured:
         step_seconds: spent on them.
         pauses_seconds: spent on validations, samples, drawings and checkpoints.
         tokens_per_second: of the steps.
-        flops_per_second: of their matrix products.
+        flops_per_second: of their matrix products; 0 where they are not counted.
         weight_bytes, optimizer_bytes: of the arrays that there are.
         resident_bytes: memory held at most by each process that worked, this one first; empty
             where the system does not tell.

@@ -80,8 +80,6 @@ def _save(session: Session, folder: Path) -> str:
             whole = (before / log).read_bytes()
             (folder / log).write_bytes(whole[: whole.rfind(b"\n") + 1])
     lost = _save_best(session, folder)
-    checkpoint.write_config(folder, session.config)
-    session.material.tokenizer.save(folder / checkpoint.TOKENIZER)
     if session.unlogged:
         checkpoint.append(folder / checkpoint.METRICS, session.unlogged)
     session.run = folder

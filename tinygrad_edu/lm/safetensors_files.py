@@ -166,8 +166,8 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_bytes())
     except OSError as error:
         raise RunError(f"{path} cannot be read ({error.strerror})") from error
-    except ValueError as error:
-        raise RunError(f"{path} is not JSON: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise RunError(f"{path} is not JSON that can be read: {error}") from error
 
 
 def _in_order(array: NDArray[Any]) -> NDArray[Any]:
@@ -198,7 +198,7 @@ def _header(data: bytes) -> dict[str, Any]:
     """The names in a file, or nothing where its header cannot be read."""
     try:
         header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return header if isinstance(header, dict) else {}
 

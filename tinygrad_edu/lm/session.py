@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,12 +33,17 @@ from tinygrad_edu.lm.plan import Plan
 from tinygrad_edu.lm.reporting import Reporter, Result, StepReport, ValidationReport
 from tinygrad_edu.lm.safetensors_files import Arrays
 from tinygrad_edu.lm.samples_file import Sample, entry
+from tinygrad_edu.lm.sampling import continuations
 from tinygrad_edu.lm.verdict import batch_floor, verdict
+from tinygrad_edu.lm.vocabulary import written_by
 from tinygrad_edu.nn import StateDictError
 
 
 class Session:
     """The learner, what it learns from, the run's folder (in the plan), and whom to tell."""
+
+    about: tuple[str, ...] = (checkpoint.CONFIG, checkpoint.TOKENIZER)
+    """The files that `describe` writes."""
 
     def __init__(
         self, plan: Plan, learner: Learner, material: Material, reporter: Reporter, clock: Clock
@@ -132,8 +138,18 @@ class Session:
         with self.pace.pause():
             self._compare_with_the_source()
             if self.config.patience and self.best and not self._interrupted():
-                best = checkpoint.read_best(self.run, self.best.step)
-                checkpoint.publish(self.run, best)
+                self._publish(self.best.step)
+
+    def _publish(self, best: int) -> None:
+        """Make the weights of the best validation, that of step `best`, the run's own."""
+        try:
+            checkpoint.publish(self.run, checkpoint.read_best(self.run, best))
+        except RunError as error:
+            raise RunError(
+                f"the training is at its end and saved, but the weights of the best validation, of "
+                f"step {best:,}, were lost while it ran ({error}); {checkpoint.MODEL} has those of "
+                "the last step"
+            ) from error
 
     def _with_report(self, result: Result) -> Result:
         """`result` with the page of the run; where that cannot be written, all else is there."""
@@ -364,9 +380,11 @@ class Session:
         """Text the model writes on its own; the same seed and step give the same text."""
         ids: list[int] = []
         try:
-            for new in self.learner.model.stream(
+            for new in continuations(
+                written_by(self.learner.model.predictor(), self.material.tokenizer),
                 np.array([[self.material.opening]]),
-                self.config.sample_length,
+                max_new_tokens=self.config.sample_length,
+                block_size=self.learner.model.config.block_size,
                 temperature=0.8,
                 generator=stream(self.config.seed, "samples", self.learner.step),
             ):
@@ -376,6 +394,11 @@ class Session:
             raise self._spoilt("the logits of a sample are not all finite") from error
         return self.material.tokenizer.decode(ids)
 
+    def describe(self, folder: Path) -> None:
+        """Write what a run folder needs beside its checkpoints."""
+        checkpoint.write_config(folder, self.config)
+        self.material.tokenizer.save(folder / checkpoint.TOKENIZER)
+
     def save(self) -> None:
         """Write a checkpoint; DivergenceError where the model cannot be trained on from it."""
         learner = self.learner
@@ -384,6 +407,8 @@ class Session:
             raise self._spoilt("the weights are not all finite")
         self._next_gradient()
         with self.pace.pause():
+            if not all((self.run / name).exists() for name in self.about):
+                self.describe(self.run)  # removed while it trained; without them nothing goes on
             progress = checkpoint.Progress(
                 step=learner.step,
                 seconds=self.pace.total(),

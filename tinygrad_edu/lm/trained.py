@@ -28,6 +28,7 @@ from tinygrad_edu.lm.llama import Llama, LlamaConfig
 from tinygrad_edu.lm.material import opening
 from tinygrad_edu.lm.safetensors_files import Arrays, read_json
 from tinygrad_edu.lm.sampling import Predict, SamplingOptions, continuations, sample_generators
+from tinygrad_edu.lm.vocabulary import token_lengths, written_by
 from tinygrad_edu.lm.writing import StopStrings, pieces
 from tinygrad_edu.nn import StateDictError
 
@@ -102,18 +103,14 @@ class Trained:
         return max(0, len(self._ids(prompt)) - self.config.block_size)
 
     def predictor(self, cache: bool = True) -> Predict:
-        """Ids (B, T) to the logits (B, V) of the next token, V being the tokenizer's.
-
-        (A model may have logits beyond it, where its size was rounded up: they stand for nothing.)
+        """Ids (B, T) to the logits (B, V) of the next token, V being the tokenizer's; an id that
+        stands for nothing has no chance (`lm.vocabulary`).
         """
-        predict = self.model.predictor(cache=cache)
-        size = self.tokenizer.vocab_size
-        return lambda ids: predict(ids)[:, :size]
+        return written_by(self.model.predictor(cache=cache), self.tokenizer)
 
     def token_bytes(self) -> NDArray[np.int64]:
         """(V,): how many bytes each token is, in UTF-8."""
-        count = self.tokenizer.vocab_size
-        return np.array([len(self.tokenizer.token_bytes(i)) for i in range(count)])
+        return token_lengths(self.tokenizer)
 
     def _ids(self, prompt: str) -> NDArray[np.int64]:
         return self.tokenizer.encode_array(prompt or opening(self.tokenizer))
@@ -179,7 +176,7 @@ def load_trained(run: str | Path) -> Trained:
         return _from_huggingface(run)
     config = checkpoint.read_config(run)
     tokenizer = text.load_tokenizer(run / checkpoint.TOKENIZER)
-    stored = checkpoint.read_arrays(run / checkpoint.MODEL)
+    stored = _stored(run)
     weights = {name: array.astype(np.float32) for name, array in stored.items()}
     try:
         if isinstance(config, FinetuneConfig) and config.lora_rank:
@@ -193,6 +190,20 @@ def load_trained(run: str | Path) -> Trained:
         raise RunError(f"{run / checkpoint.MODEL} does not fit the run: {error}") from error
     model.eval()
     return Trained(config, tokenizer, model)
+
+
+def _stored(run: Path) -> Arrays:
+    """What is in a run's model.safetensors; where it is damaged, the error says what is whole."""
+    path = run / checkpoint.MODEL
+    try:
+        return checkpoint.read_arrays(path)
+    except RunError as error:
+        kept = sorted((run / checkpoint.CHECKPOINTS).glob(f"step-*/{checkpoint.MODEL}"))
+        if not kept:
+            raise
+        raise RunError(
+            f"{error}; a checkpoint keeps weights of its own: copy {kept[-1]} to {path}"
+        ) from error
 
 
 def describe_model(folder: Path, model: LanguageModel) -> None:
@@ -218,7 +229,13 @@ def _empty_model(run: Path, config: TrainConfig, tokenizer: text.Tokenizer) -> L
 
 def _with_adapters(run: Path, config: FinetuneConfig, weights: Arrays) -> LanguageModel:
     """The base of a fine-tuning run, its adapters put into its weights."""
-    model = load_trained(config.base).model
+    try:
+        model = load_trained(config.base).model
+    except RunError as error:
+        raise RunError(
+            f"{run} holds adapters beside the base {config.base}, which cannot be read: {error}; "
+            f"put it back, or name where it is in {run / checkpoint.CONFIG}"
+        ) from error
     digest = base_digest(model)
     if digest != config.base_sha256:
         raise RunError(

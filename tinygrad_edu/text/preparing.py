@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ from tinygrad_edu.text.learning import Learnt, learn
 from tinygrad_edu.text.reading import PIECE
 from tinygrad_edu.text.token_files import Header, TokenFile, open_tokens
 from tinygrad_edu.text.token_writing import (
+    PARTIAL,
     TOKENS,
     Clock,
     Progress,
@@ -134,7 +137,7 @@ def prepare(
         check_folder(folder)
     elif before != row:
         raise PreparationError(f"{folder} holds {_other_than(before, row)}")
-    with told_if_full(folder):
+    with told_if_full(folder), _nothing_left(folder, journal if before is None else None):
         folder.mkdir(parents=True, exist_ok=True)
         if before is None:
             journal.begin(row)
@@ -151,6 +154,20 @@ def prepare(
         journal.path.unlink()
         (folder / LEARNT).unlink(missing_ok=True)
     return read_prepared(folder)
+
+
+@contextmanager
+def _nothing_left(folder: Path, journal: Journal | None) -> Iterator[None]:
+    """Take away what a new preparation wrote that could not be made, so that the folder is free for
+    another; not where the `journal` has something to go on from.
+    """
+    try:
+        yield
+    except (CorpusError, TokenizerError):
+        if journal is not None and len(journal.entries()) == 1:
+            for name in (PARTIAL, TOKENIZER, LEARNT, journal.path.name):
+                (folder / name).unlink(missing_ok=True)
+        raise
 
 
 def _facts(done: Entry, header: Header) -> dict[str, Any]:
@@ -210,8 +227,7 @@ def _tokenizer(
     kept = folder / TOKENIZER
     if asked.tokenizer in ("characters", "bpe"):
         if kept.exists():
-            text = json.loads((folder / LEARNT).read_bytes())["text_sha256"]
-            return Learnt(load_tokenizer(kept), text)
+            return Learnt(load_tokenizer(kept), _learnt_from(folder / LEARNT))
         watch.begin("learning the vocabulary", 0)
         found = learn(
             reader.documents, asked.tokenizer == "bpe", asked.vocab_size,
@@ -230,6 +246,16 @@ def _tokenizer(
     return found
 
 
+def _learnt_from(path: Path) -> str:
+    try:
+        return str(json.loads(path.read_bytes())["text_sha256"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise PreparationError(
+            f"{path} is missing or damaged, which says what the vocabulary beside it was learnt "
+            "from; give another --output to begin anew"
+        ) from error
+
+
 def _check_separator(tokenizer: Tokenizer, separator: str) -> None:
     known = tokenizer.special_tokens if isinstance(tokenizer, BPETokenizer) else {}
     if separator and separator not in known:
@@ -243,6 +269,13 @@ def is_prepared(folder: str | Path) -> bool:
     """Whether a folder holds a prepared text, or one that was begun."""
     folder = Path(folder)
     return (folder / MANIFEST).exists() or (folder / "journal.jsonl").exists()
+
+
+_READ: dict[str, Any] = {
+    "name": str, "sources": list, "characters": int, "held_out": float | int | None,
+    "text_sha256": str,
+}  # fmt: skip
+"""What is read of a manifest."""
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
@@ -262,6 +295,12 @@ def _manifest(folder: Path) -> dict[str, Any]:
         raise PreparationError(
             f"{path} is of another format than {FORMAT}, which this program reads; prepare the "
             "text again"
+        )
+    lacking = [name for name, kind in _READ.items() if not isinstance(found.get(name), kind)]
+    if lacking:
+        raise PreparationError(
+            f"{path} is damaged: its {lacking[0]!r} is missing, or not what it should be; prepare "
+            "the text again, into another folder"
         )
     return found
 

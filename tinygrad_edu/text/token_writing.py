@@ -20,7 +20,7 @@ from tinygrad_edu.text.learning import Learnt
 from tinygrad_edu.text.token_files import Header
 from tinygrad_edu.text.tokenizers import digest_of
 
-__all__ = ["TOKENS", "Clock", "Progress", "Reader", "TokenWriter", "Told", "Watch"]
+__all__ = ["PARTIAL", "TOKENS", "Clock", "Progress", "Reader", "TokenWriter", "Told", "Watch"]
 
 TOKENS, PARTIAL = "tokens.bin", "tokens.bin.partial"
 
