@@ -36,6 +36,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     _never_fail_to_print()
+    if any(name.endswith(("PMI_RANK", "PMIX_RANK", "COMM_WORLD_RANK")) for name in os.environ):
+        from tinygrad_edu.cli.ranks import quiet_but_first
+
+        quiet_but_first()
     from tinygrad_edu.cli.codes import BAD_INPUT, BY_SIGNAL, DIVERGED, FINISHED
 
     try:

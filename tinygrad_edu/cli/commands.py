@@ -19,6 +19,7 @@ from tinygrad_edu.cli.exporting import Export
 from tinygrad_edu.cli.finetuning import Finetune, Merge
 from tinygrad_edu.cli.lr_range import LrRange
 from tinygrad_edu.cli.preparing import Prepare
+from tinygrad_edu.cli.ranks import served
 from tinygrad_edu.cli.report import Report
 from tinygrad_edu.cli.sampling import Sample
 from tinygrad_edu.cli.scoring import Eval
@@ -60,6 +61,8 @@ class Train:
         """Train, shown in the terminal; where that is closed, to the end nevertheless."""
         from tinygrad_edu.lm.display import TerminalReporter
 
+        if served(self.options):
+            return FINISHED
         if self.profile:
             print(lm.profile_step(self.options).table())
             return FINISHED

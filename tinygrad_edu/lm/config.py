@@ -83,6 +83,8 @@ class TrainConfig:
         tensorboard: also log for TensorBoard, into the folder tensorboard of the run.
         debug: where a loss or gradient is not finite, find the operation in which that began.
         threads: workers that share each batch, with one BLAS thread each; 0 takes one a core.
+        parallel: local, or mpi: the workers are the processes that `mpiexec -n 4` started, on one
+            machine or many; `threads` and `processes` have no effect then.
         processes: let the workers be processes where the system has them (Linux), not threads.
         tune_allocator: let glibc keep freed memory (no effect on other systems).
     """
@@ -131,6 +133,7 @@ class TrainConfig:
     tensorboard: bool = False
     debug: bool = False
     threads: int = 0
+    parallel: str = "local"
     processes: bool = True
     tune_allocator: bool = True
 
@@ -198,6 +201,7 @@ CHANGEABLE = (
     "tensorboard",
     "debug",
     "threads",
+    "parallel",
     "processes",
     "tune_allocator",
 )
@@ -257,6 +261,7 @@ _BOUNDS: dict[str, Bounds] = {
 _CHOICES = {
     "architecture": ("gpt", "llama"),
     "order": ("windows", "epochs"),
+    "parallel": ("local", "mpi"),
     "schedule": ("cosine", "linear", "wsd", "constant"),
 }
 _BOUND_WORDS = {

@@ -129,8 +129,9 @@ class Learner:
         self.step = 0
         self._worked_out: Gradient | None = None
         self.workers: Workers[LanguageModel] = make_workers(
-            self.model, worker_count(config), self.optimizer, processes=config.processes
-        )
+            self.model, worker_count(config), self.optimizer, processes=config.processes,
+            mpi=config.parallel == "mpi",
+        )  # fmt: skip
 
     def close(self) -> None:
         """End the workers."""

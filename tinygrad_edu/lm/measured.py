@@ -18,7 +18,7 @@ def measured(
     if not steps or seconds <= 0:
         return None
     workers = learner.workers
-    others: list[tuple[()]] = [()] * (workers.count if workers.kind == "processes" else 1)
+    others: list[tuple[()]] = [()] * (workers.count if workers.kind != "threads" else 1)
     resident = workers.each(_resident, others)
     return Measured(
         steps=steps,

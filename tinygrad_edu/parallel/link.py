@@ -12,12 +12,14 @@ import functools
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from tinygrad_edu.parallel.watch import Place, Watcher
+from tinygrad_edu.parallel.worker_process import END
 from tinygrad_edu.parallel.workers import WorkerError
 
-__all__ = ["ANSWER", "JOB", "WORKED", "Link", "Lost", "world"]
+__all__ = ["ANSWER", "JOB", "WORKED", "Link", "LostError", "world"]
 
 PATIENCE = 120.0
 """Seconds that another process may take longer than this one; TINYGRAD_EDU_PATIENCE changes it."""
@@ -27,7 +29,7 @@ JOB, ANSWER, WORKED = 1, 2, 3
 """Kinds of messages: something to do, what came of it, and that one's own part is worked out."""
 
 
-class Lost(WorkerError):
+class LostError(WorkerError):
     """A process has not answered for as long as it may take."""
 
 
@@ -49,6 +51,7 @@ class Link:
         self.rank: int = communicator.Get_rank()
         self.size: int = communicator.Get_size()
         self.broken = False
+        self.watcher: Watcher | None = None
         self._sending: list[Any] = []
 
     def send(self, message: bytes, to: int, kind: int) -> None:
@@ -66,7 +69,7 @@ class Link:
             patience: seconds to wait, if not the usual ones; inf where nothing may be due.
 
         Raises:
-            Lost: no message.
+            LostError: no message.
         """
         found = self.wait(
             lambda: self.communicator.improbe(source, kind),
@@ -89,7 +92,7 @@ class Link:
         """The first answer that is neither None nor False.
 
         Raises:
-            Lost: none within `patience` seconds; says who.
+            LostError: none within `patience` seconds; says who.
         """
         patience = self.patience if patience is None else patience
         begin = time.perf_counter()
@@ -100,7 +103,7 @@ class Link:
             waited = time.perf_counter() - begin
             if waited > patience:
                 self.broken = True
-                raise Lost(
+                raise LostError(
                     f"{who()} for {patience:g} seconds, so it hangs or is far behind; the run ends "
                     "here, and goes on from its last checkpoint with --resume "
                     "(TINYGRAD_EDU_PATIENCE=SECONDS changes how long is waited)"
@@ -110,16 +113,27 @@ class Link:
             else:
                 os.sched_yield()
 
-    def abort(self, code: int = 1) -> None:
-        """End the whole job, this process with it."""
-        sys.stdout.flush()
-        sys.stderr.flush()
-        self.communicator.Abort(code)
+    def watch(self, places: Sequence[Place]) -> None:
+        """From here on, should a process of the job end, its rank is told."""
+        if self.watcher is None:
+            self.watcher = Watcher(places)
+
+    def end(self) -> None:
+        """Let the others end; where one has been given up, the whole job, this process with it."""
+        if self.watcher is not None:
+            self.watcher.close()
+        if self.broken:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            self.communicator.Abort(1)
+        elif self.rank == 0:
+            for rank in range(1, self.size):
+                self.send(END, rank, JOB)
 
 
 @functools.cache
 def world() -> Link:
-    """The link to all processes that `mpiexec` started.
+    """The link to all processes that `mpiexec` started. As rank 0 ends, so do the others.
 
     Raises:
         WorkerError: mpi4py, or an MPI, is not installed.
@@ -133,11 +147,6 @@ def world() -> Link:
         ) from error
     patience = float(os.environ.get("TINYGRAD_EDU_PATIENCE") or PATIENCE)
     link = Link(MPI.COMM_WORLD, patience)
-
-    def end_all_if_broken() -> None:
-        # Before mpi4py's own, which would wait for processes that do not answer.
-        if link.broken:
-            link.abort()
-
-    atexit.register(end_all_if_broken)
+    # Before mpi4py's own, which waits for all processes to end.
+    atexit.register(link.end)
     return link

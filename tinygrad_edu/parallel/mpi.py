@@ -9,7 +9,7 @@ pass goes on (`buckets`). What travels besides are the parts of a batch, losses,
 
     link = parallel.world()
     if link.rank:
-        parallel.serve_mpi(link)  # until rank 0 closes its workers
+        parallel.serve_mpi(link)  # until rank 0 ends
     else:
         workers = parallel.MPIBackward(model, optimizer, link)
 
@@ -35,7 +35,7 @@ from tinygrad_edu.optim import Optimizer
 from tinygrad_edu.optim.clip import clip_factor, scale_grads
 from tinygrad_edu.parallel.buckets import Buckets
 from tinygrad_edu.parallel.link import ANSWER, JOB, WORKED, Link
-from tinygrad_edu.parallel.watch import Watcher
+from tinygrad_edu.parallel.watch import place
 from tinygrad_edu.parallel.worker_process import END, answer_to, packed
 from tinygrad_edu.parallel.workers import (
     Arguments,
@@ -50,6 +50,9 @@ from tinygrad_edu.parallel.workers import (
 )
 
 __all__ = ["MPIBackward", "serve_mpi"]
+
+CLOSE = b"close"
+"""What tells a rank to forget the model: another may follow."""
 
 
 @dataclass
@@ -230,18 +233,15 @@ class MPIBackward(Workers[M]):
         message = packed((model, optimizer))
         for rank in range(1, link.size):
             link.send(message, rank, JOB)
-        self.places = [(0, *Watcher.place())] + [
-            (rank, *pickle.loads(link.receive(rank, ANSWER, "its beginning")))  # noqa: S301
-            for rank in range(1, link.size)
-        ]
-        self._watcher = Watcher(self.places)
+        answers = [link.receive(rank, ANSWER, "its beginning") for rank in range(1, link.size)]
+        places = [place(), *map(pickle.loads, answers)]
+        link.watch([(rank, *there) for rank, there in enumerate(places)])
 
     def close(self) -> None:
-        """Let the others end."""
-        self._watcher.close()
+        """The others wait for new workers, or for this process to end."""
         if not self._link.broken:
             for rank in range(1, self._link.size):
-                self._link.send(END, rank, JOB)
+                self._link.send(CLOSE, rank, JOB)
 
     def clip_grad_norm_(self, max_norm: float) -> float:
         """As `Workers`; the others scale by the same factor."""
@@ -361,7 +361,7 @@ class MPIBackward(Workers[M]):
                 link.send(message, rank, JOB)
             try:
                 results.append((True, mine()))
-            except Exception as error:  # noqa: BLE001 - raised again below, once all have ended
+            except Exception as error:
                 if link.broken:
                     raise
                 results.append((False, error))
@@ -379,7 +379,7 @@ class MPIBackward(Workers[M]):
 
 
 def serve_mpi(link: Link) -> None:
-    """Work for rank 0 until it closes its workers; on every other rank.
+    """Work for rank 0 until it ends; on every other rank.
 
     Raises:
         WorkerError: rank 0, or another rank, does not take part any more.
@@ -389,20 +389,16 @@ def serve_mpi(link: Link) -> None:
     # Whoever is late shall be named by rank 0, which has to give up first.
     link.patience *= 2
     member: Member | None = None
-    watcher: Watcher | None = None
-    while True:
-        message = link.receive(0, JOB, "the next job", math.inf)
-        if message == END:
-            if watcher:
-                watcher.close()
-            return
+    while (message := link.receive(0, JOB, "the next job", math.inf)) != END:
+        if message == CLOSE:
+            member = None
+            continue
         if member is None:
             model, optimizer = pickle.loads(message)  # noqa: S301 - rank 0 of this job
             member = Member.of(link, model, optimizer)
-            link.send(pickle.dumps(Watcher.place()), 0, ANSWER)
+            link.send(pickle.dumps(place()), 0, ANSWER)
             continue
         answer = answer_to(message, member)
         if link.broken:
-            succeeded, error = pickle.loads(answer)  # noqa: S301 - made here
-            raise error
+            raise pickle.loads(answer)[1]  # noqa: S301 - made here
         link.send(answer, 0, ANSWER)

@@ -16,11 +16,16 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-__all__ = ["Watcher"]
+__all__ = ["Place", "Watcher", "place"]
 
 Place = tuple[int, str, int]
 """Rank, machine, process."""
 _ENDING = b"end\n"
+
+
+def place() -> tuple[str, int]:
+    """(machine, process) of this one."""
+    return socket.gethostname(), os.getpid()
 
 
 class Watcher:
@@ -31,20 +36,14 @@ class Watcher:
     """
 
     def __init__(self, places: Sequence[Place]) -> None:
-        here, _ = self.place()
-        near = [place for place in places if place[1] == here]
+        near = [one for one in places if one[1] == place()[0]]
         self._program: subprocess.Popen[bytes] | None = None
         if len(near) > 1 and hasattr(os, "pidfd_open"):
             told = json.dumps({"near": near, "count": len(places)})
             self._program = subprocess.Popen(
-                [sys.executable, "-m", "tinygrad_edu.parallel.watch", told],
+                [sys.executable, "-I", __file__, told],
                 stdin=subprocess.PIPE, start_new_session=True,
             )  # fmt: skip
-
-    @staticmethod
-    def place() -> tuple[str, int]:
-        """(machine, process) of this one."""
-        return socket.gethostname(), os.getpid()
 
     def close(self) -> None:
         """The job ends in peace."""
@@ -60,12 +59,12 @@ def watch(near: Sequence[Place], count: int) -> str | None:
     """Wait for the first process to end: a sentence about it; None where the job ends in peace."""
     ranks: dict[int, Place] = {}
     looks = select.poll()
-    for place in near:
+    for one in near:
         try:
-            descriptor = os.pidfd_open(place[2])
+            descriptor = os.pidfd_open(one[2])
         except ProcessLookupError:
-            return _said([place], count)
-        ranks[descriptor] = place
+            return _said([one], count)
+        ranks[descriptor] = one
         looks.register(descriptor, select.POLLIN)
     looks.register(sys.stdin.fileno(), select.POLLIN)
     ready = [descriptor for descriptor, _ in looks.poll()]

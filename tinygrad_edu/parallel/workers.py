@@ -249,10 +249,8 @@ def part_gradient(
             p._grad = None
         for n, (piece, weight) in enumerate(zip(pieces, shares, strict=True), 1):
             loss = loss_of(model, *piece)
-            told = nullcontext()
-            if arrived is not None and n == len(pieces):
-                told = _told(parameters, arrived)
-            with told:
+            last = arrived is not None and n == len(pieces)
+            with _told(parameters, arrived) if last and arrived else nullcontext():
                 loss.backward(np.full(loss.shape, weight, loss.dtype), retain_graph=False)
             value += weight * float(loss.item())
         return value, [grad_array(p) for p in parameters]
