@@ -3,7 +3,7 @@
     python benchmarks/overfitting.py tinyshakespeare.txt
 
 The first 20,480 characters, the last tenth held out; 4 layers, 4 heads, 128 wide, block 64, batch
-12 (the sizes of nanoGPT's CPU recipe), 1,500 steps. The loss on what is learnt goes towards 0, the
+12 (the sizes of nanoGPT's CPU recipe), 1,500 steps. The loss on what is learnt keeps falling, the
 one on what is held out falls, turns and rises. With `--patience 3` the run ends three validations
 behind the turn, and keeps the weights of the best one: they are read back from the run, and
 measured again.

@@ -77,11 +77,16 @@ class LoRALinear(Linear):
         """As `Linear`, with the adapter's part before the activation."""
         if self.merged:
             return super().forward(x, activation, residual)
-        delta = F.linear(F.linear(self.lora_dropout(x), self.lora_A), self.lora_B) * self.scale
+        # Scaled where it is narrow, and added inside `linear`: each array as wide as the output is
+        # kept for the backward pass, and would cost more than the frozen weights' gradients did.
+        narrow = F.linear(self.lora_dropout(x), self.lora_A) * self.scale
         if activation is None:
-            beside = delta if residual is None else delta + residual
+            beside = F.linear(narrow, self.lora_B, residual=residual)
             return F.linear(x, self.weight, self.bias, residual=beside)
-        out: Tensor = _ACTIVATIONS[activation](F.linear(x, self.weight, self.bias) + delta)
+        delta = F.linear(narrow, self.lora_B)
+        out: Tensor = _ACTIVATIONS[activation](
+            F.linear(x, self.weight, self.bias, residual=delta)
+        )
         return out if residual is None else out + residual
 
     def delta(self) -> Any:

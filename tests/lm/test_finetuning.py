@@ -249,7 +249,7 @@ def test_the_commands_end_to_end(
     keyboard("1+1", "/reset", "é", "/quit")
     assert main(["chat", merged, "--max-new-tokens", "5"]) == 0
     captured = capsys.readouterr()
-    assert captured.out.count("model> ") == 2 and "é" in captured.err
+    assert captured.out.count("model> ") == 1 and "é" in captured.err
     assert main(["finetune", str(base)]) == 2
     assert "--data are needed" in capsys.readouterr().err
     chat.write_text('{"instruction": "a", "output": "b"}\n{broken\n')
@@ -282,7 +282,7 @@ def test_a_damaged_checkpoint_that_is_passed_over_is_told(
         def planned(self, plan: lm.Plan, step: int) -> None:
             heard.append(plan)
 
-    lm.resume_finetuning(run, Hears())
+    lm.resume_finetuning(run, reporter=Hears())
     (remark,) = heard[0].remarks
     assert "is missing or damaged" in remark and "it goes on from step 2" in remark
 
@@ -304,3 +304,98 @@ def test_a_rescued_run_can_be_gone_on_with_and_asked(
     assert (rescued / "model.json").exists()
     assert lm.load_trained(rescued).tokenizer == lm.load_trained(base).tokenizer
     assert lm.resume_finetuning(rescued).step == 6
+
+
+def test_options_come_from_a_file_and_from_those_given_beside(
+    base: Path, chat: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written = tmp_path / "my.toml"
+    written.write_text(
+        "lora_rank = 2\nsteps = 2\nbatch_size = 4\nschedule = 'linear'\ncurve = false\n"
+        "report = false\nthreads = 1\nvalidation_fraction = 0.2\n"
+    )
+    one, two = tmp_path / "one", tmp_path / "two"
+    made = ["finetune", str(base), "--data", str(chat), "--config", str(written)]
+    assert main([*made, "--run", str(one), "--seed", "3"]) == 0
+    found = lm.read_config(one)
+    assert isinstance(found, lm.FinetuneConfig)
+    assert (found.lora_rank, found.steps, found.schedule, found.seed) == (2, 2, "linear", 3)
+    assert found.learning_rate == 5e-3
+    # the config of a run, which names base and data, with all weights in the place of adapters
+    again = ["finetune", "--config", str(one / "config.toml"), "--run", str(two)]
+    assert main([*again, "--lora-rank", "0", "--epochs", "0.5"]) == 0
+    found = lm.read_config(two)
+    assert isinstance(found, lm.FinetuneConfig)
+    assert (found.lora_rank, found.steps, found.schedule) == (0, 2, "linear")
+    assert found.learning_rate == 5e-4 and found.corpus == (str(chat),)
+    assert "finetune --config FILE" in (two / "config.toml").read_text()
+    capsys.readouterr()
+    for content, said in (
+        ("lora_rnk = 2", "unknown option 'lora_rnk'; the nearest one is 'lora_rank'"),
+        ("num_layers = 2", "num_layers = 2, which is the base's to say"),
+        ("command = 'x'", "unknown option 'command'"),
+        ("steps = 2\nepochs = 1", "--steps 2 and --epochs 1 were given"),
+        ("steps = ", "is not valid TOML"),
+    ):
+        written.write_text(content)
+        assert main([*made, "--run", str(tmp_path / "no")]) == 2
+        assert said in capsys.readouterr().err
+    assert main([*made[:-1], str(tmp_path / "none.toml")]) == 2
+    assert "cannot be read" in capsys.readouterr().err
+    assert not (tmp_path / "no").exists()
+
+
+def test_a_rate_that_is_given_is_had_though_it_is_the_default_of_the_other_way(
+    base: Path, chat: Path, tmp_path: Path
+) -> None:
+    made = ["finetune", str(base), "--data", str(chat), "--steps", "1", "--threads", "1"]
+    more = ["--lora-rank", "2", "--learning-rate", "5e-4", "--run", str(tmp_path / "one")]
+    assert main([*made, *more]) == 0
+    assert lm.read_config(tmp_path / "one").learning_rate == 5e-4
+    assert main([*made, "--epochs", "3"]) == 2
+
+
+def test_a_run_goes_on_with_other_options_where_they_can_change(
+    base: Path, chat: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = lm.finetune(options(base, chat, lora_rank=4, steps=6, schedule="constant")).run
+    run = tmp_path / "short"
+    lm.finetune(options(base, chat, lora_rank=4, steps=3, schedule="constant", run=run))
+    moved_base, moved_chat = tmp_path / "elsewhere", tmp_path / "other.jsonl"
+    base.rename(moved_base)
+    chat.rename(moved_chat)
+    try:
+        goes_on = ["finetune", "--resume", str(run), "--steps", "6"]
+        assert main(goes_on) == 2
+        assert "name them with --data" in capsys.readouterr().err
+        goes_on += ["--data", str(moved_chat)]
+        assert main(goes_on) == 2
+        assert "finetune BASE --resume RUN" in capsys.readouterr().err
+        assert main(["chat", str(run)]) == 2
+        assert "holds adapters beside the base" in capsys.readouterr().err
+        goes_on.insert(1, str(moved_base))
+        for wrong, said in (
+            (["--lora-rank", "8"], "--lora-rank was 4 when the run was started"),
+            (["--seed", "2"], "--seed was 1 when"),
+            (["--steps", "2"], "has made 3 steps already, more than --steps 2"),
+            (["--run", str(tmp_path / "x")], "a run goes on in its own folder"),
+            (["--config", str(run / "config.toml")], "--resume and --config were both given"),
+        ):
+            assert main([*goes_on, *wrong]) == 2
+            assert said in capsys.readouterr().err
+        assert main([*goes_on, "--validation-interval", "2", "--sample-length", "0"]) == 0
+        found = lm.read_config(run)
+        assert isinstance(found, lm.FinetuneConfig)
+        assert (found.steps, found.validation_interval) == (6, 2)
+        assert (found.base, found.corpus) == (str(moved_base), (str(moved_chat),))
+        one, other = load_checkpoint(whole), load_checkpoint(run)
+        for name, array in one.weights.items():
+            assert np.array_equal(array, other.weights[name]), name
+        assert main(["finetune", "--resume", str(run), "--epochs", "4"]) == 0
+        assert load_checkpoint(run).progress.step == 18
+        assert "the schedule follows the new options" not in capsys.readouterr().out
+        rates = ["--resume", str(run), "--steps", "19", "--learning-rate", "1e-3"]
+        assert main(["finetune", *rates]) == 0
+        assert "the schedule follows the new options" in capsys.readouterr().out
+    finally:
+        moved_base.rename(base)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 import random
 import subprocess
@@ -23,6 +24,7 @@ from tinygrad_edu.text import (
     tokenizers,
     train_bpe,
 )
+from tinygrad_edu.text.chunks import BYTE_ORDER
 
 TEXT = "the cat sat on the mat, 12 cats in 2025. O gato subiu no São João!\n" * 5
 PLAIN = train_bpe(TEXT, 300, min_frequency=1).tokenizer
@@ -47,7 +49,8 @@ def test_ids_of_others_are_those_of_the_places(tokenizer: BPETokenizer, text: st
 def test_ids_of_others_are_part_of_what_a_tokenizer_is() -> None:
     assert SHIFTED.vocab_size == COUNT + 2 and BACKWARDS.vocab_size == 1001
     assert PLAIN == BPETokenizer(PLAIN.merges, ids=range(COUNT)) != SHIFTED
-    assert len({tokenizers.digest_of(t) for t in (PLAIN, SHIFTED, BACKWARDS, RAW)}) == 4
+    moved = BPETokenizer(PLAIN.merges, ids=range(1, COUNT + 1))
+    assert len({tokenizers.digest_of(t) for t in (PLAIN, moved, SHIFTED, BACKWARDS, RAW)}) == 5
     assert SHIFTED.decode([0, *SHIFTED.encode("the")]) == "<s>the"
     assert list(SHIFTED.merge_steps("the")) == list(PLAIN.merge_steps("the"))
 
@@ -56,6 +59,8 @@ def test_ids_of_others_are_part_of_what_a_tokenizer_is() -> None:
 def test_ids_of_others_stay_in_every_form(tokenizer: BPETokenizer, tmp_path: Path) -> None:
     tokenizer.save(tmp_path / "tokenizer.json")
     assert BPETokenizer.load(tmp_path / "tokenizer.json") == tokenizer
+    model = json.loads((tmp_path / "tokenizer.json").read_text(encoding="utf-8"))["model"]
+    assert tokenizer.special_tokens.items() <= model["vocab"].items()  # else others renumber them
     files = bpe_files.save_gpt2(tokenizer, tmp_path / "gpt2")
     assert bpe_files.load_gpt2(*files) == tokenizer
     path = tmp_path / "t.tiktoken"
@@ -122,6 +127,44 @@ def test_merges_that_were_cut_short_make_no_special_tokens(tmp_path: Path) -> No
         bpe_files.load_gpt2(vocab, merges)
     merges.write_text("\r\n".join(whole), encoding="utf-8")
     assert bpe_files.load_gpt2(vocab, merges).merges == PLAIN.merges
+
+
+def a_and(*pairs: tuple[bytes, bytes]) -> list[tuple[int, int]]:
+    """Merges by what they join."""
+    places = {bytes([b]): i for i, b in enumerate(BYTE_ORDER)}
+    merges = []
+    for one, other in pairs:
+        merges.append((places[one], places[other]))
+        places.setdefault(one + other, len(places))
+    return merges
+
+
+def test_merges_come_back_from_ranks_in_the_order_of_learning(tmp_path: Path) -> None:
+    """Not from the left: b joins c before it could join a."""
+    learnt = BPETokenizer(a_and((b"b", b"c"), (b"a", b"b"), (b"a", b"bc")))
+    path = bpe_files.save_tiktoken(learnt, tmp_path / "t.tiktoken")
+    assert bpe_files.load_tiktoken(path) == learnt
+
+
+def test_a_token_that_is_made_in_two_ways(tmp_path: Path) -> None:
+    merges = a_and((b"a", b"b"), (b"b", b"c"), (b"ab", b"c"), (b"a", b"bc"), (b"abc", b"a"))
+    learnt = BPETokenizer(merges)
+    assert len(learnt.tokens) == 260 < 256 + len(merges)
+    learnt.save(tmp_path / "tokenizer.json")
+    assert BPETokenizer.load(tmp_path / "tokenizer.json") == learnt
+    assert bpe_files.load_gpt2(*bpe_files.save_gpt2(learnt, tmp_path)) == learnt
+    with pytest.raises(TokenizerError, match="file joins in the order of ids"):
+        bpe_files.save_tiktoken(learnt, tmp_path / "t.tiktoken")
+
+
+def test_a_special_token_may_look_like_two_others(tmp_path: Path) -> None:
+    tokenizer = BPETokenizer(a_and((b"<", b"e")), ["<e>"])
+    assert bpe_files.load_gpt2(*bpe_files.save_gpt2(tokenizer, tmp_path)) == tokenizer
+    plain = BPETokenizer(a_and((b"<", b"e")), ["<ee"])
+    files = bpe_files.save_gpt2(plain, tmp_path)
+    with pytest.raises(TokenizerError, match="gives '<ee' id 257, which its merges do not make"):
+        bpe_files.load_gpt2(*files)
+    assert bpe_files.load_gpt2(*files, special_tokens=["<ee"]) == plain
 
 
 def test_a_merge_may_begin_like_the_line_of_the_version(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @dataclass(frozen=True)
 class _Source:
-    """The two options of `train` that say where its other options come from."""
+    """The two options of `train` and `finetune` that say where the others come from."""
 
     resume: Path | None = None
     config: Path | None = None
@@ -78,11 +78,13 @@ class _Source:
 def parse(arguments: list[str]) -> Any:
     """The command that `arguments` name, as an instance of its dataclass.
 
-    `train --resume RUN` starts from the run's options, so these are read first and the rest after.
+    `train --resume RUN` starts from the run's options, so these are read first and the rest after;
+    so does `finetune`.
     """
     import tyro
 
     from tinygrad_edu.cli.commands import Command, Train
+    from tinygrad_edu.cli.finetuning import Finetune
     from tinygrad_edu.cli.optional import optional_values
 
     settings: dict[str, Any] = {
@@ -90,12 +92,15 @@ def parse(arguments: list[str]) -> Any:
         "description": DESCRIPTION,
         "registry": optional_values(),
     }
-    if arguments[:1] == ["train"]:
+    if arguments[:1] in (["train"], ["finetune"]):
         found, _ = tyro.cli(
             _Source, args=arguments[1:], return_unknown_args=True, add_help=False, **settings
         )
-        train = Train(resume=found.resume, config=found.config)
-        settings["default"] = Train(train.inherited(), found.resume, found.config)
+        if arguments[0] == "train":
+            train = Train(resume=found.resume, config=found.config)
+            settings["default"] = Train(train.inherited(), found.resume, found.config)
+        else:
+            settings["default"] = Finetune.default(found.resume, found.config)
     flat = (tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes)
     return tyro.cli(Command, args=arguments, config=flat, **settings)
 

@@ -12,10 +12,11 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from tinygrad_edu import lm
+from tinygrad_edu.cli.chatting import ChatCommand
 from tinygrad_edu.cli.codes import BY_SIGNAL, FINISHED, UNSEEN
 from tinygrad_edu.cli.compression import Compress, Decompress
 from tinygrad_edu.cli.exporting import Export
-from tinygrad_edu.cli.finetuning import ChatCommand, Finetune, Merge
+from tinygrad_edu.cli.finetuning import Finetune, Merge
 from tinygrad_edu.cli.lr_range import LrRange
 from tinygrad_edu.cli.preparing import Prepare
 from tinygrad_edu.cli.report import Report

@@ -1,16 +1,16 @@
-"""`tinygrad-edu finetune`, `chat` and `merge`."""
+"""`tinygrad-edu finetune` and `merge`."""
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
 from tinygrad_edu import lm
 from tinygrad_edu.cli.codes import BY_SIGNAL, FINISHED, UNSEEN
+from tinygrad_edu.lm.finetune_config import default_rate, read_finetune_config
 from tinygrad_edu.lm.finetuning import ADAPTER
 
 
@@ -26,7 +26,9 @@ class Finetune:
             package.
         data: .jsonl or .json files, a conversation a row: {"messages": [{"role": "user",
             "content": …}, …]}, or {"instruction": …, "input": …, "output": …}.
-        resume: go on with the fine-tuning run in this folder, with its options.
+        resume: go on with the fine-tuning run in this folder, with its options; those given here
+            replace them.
+        config: take the options from this config.toml; those given here replace them.
         run_folder: the folder of the run; by default the next free one under runs/.
         lora_rank: of the adapters; 0 trains all weights.
         lora_alpha: their scale is alpha/rank.
@@ -49,6 +51,7 @@ class Finetune:
     base: Annotated[str, tyro.conf.arg(metavar="BASE"), tyro.conf.Positional] = ""
     data: tuple[str, ...] = ()
     resume: Path | None = None
+    config: Path | None = None
     run_folder: Annotated[Path | None, tyro.conf.arg(name="run")] = None
     lora_rank: int = 0
     lora_alpha: float = 16.0
@@ -74,14 +77,15 @@ class Finetune:
         from tinygrad_edu.lm.display import TerminalReporter
 
         reporter = TerminalReporter()
+        options = self._options()
         if self.resume is not None:
-            if self.base or self.data:
-                raise lm.ConfigError(
-                    "--resume was given with a base or --data; a run has its own: leave them out"
-                )
-            result = lm.resume_finetuning(self.resume, reporter)
+            result = lm.resume_finetuning(self.resume, options, reporter)
         else:
-            prepared = lm.prepare_finetuning(self._config())
+            if not options.base or not self.data:
+                raise lm.ConfigError(
+                    "a base and --data are needed: tinygrad-edu finetune BASE --data chat.jsonl"
+                )
+            prepared = lm.prepare_finetuning(options)
             example = prepared.division.training[0].kept
             console = Console(highlight=False)
             console.print(f"One example, learnt is what stands between >> and <<: {share(example)}")
@@ -93,20 +97,47 @@ class Finetune:
         _say_what_was_saved(result.run)
         return UNSEEN if reporter.lost else FINISHED
 
-    def _config(self) -> lm.FinetuneConfig:
-        if not self.base or not self.data:
-            raise lm.ConfigError(
-                "a base and --data are needed: tinygrad-edu finetune BASE --data chat.jsonl"
-            )
-        return lm.FinetuneConfig(
-            base=self.base, corpus=self.data, run=self.run_folder, lora_rank=self.lora_rank,
-            lora_alpha=self.lora_alpha, lora_targets=self.lora_targets, epochs=self.epochs,
-            steps=self.steps, batch_size=self.batch_size, accumulate=self.accumulate,
-            learning_rate=self.learning_rate, weight_decay=self.weight_decay,
-            validation_fraction=self.validation_fraction,
-            validation_interval=self.validation_interval, patience=self.patience,
-            sample_length=self.sample_length, seed=self.seed, threads=self.threads,
-        )  # fmt: skip
+    @classmethod
+    def default(cls, resume: Path | None, config: Path | None) -> Finetune:
+        """The command before anything else is given: the options of the run or file named."""
+        inherited = _inherited(resume, config)
+        if inherited is None:
+            return cls()
+        same = {name: getattr(inherited, name) for name in _SAME}
+        if inherited.learning_rate == default_rate(inherited.lora_rank):
+            same["learning_rate"] = 0.0  # so that it goes with --lora-rank
+        return cls(data=inherited.corpus, resume=resume, config=config, **same)
+
+    def _options(self) -> lm.FinetuneConfig:
+        """The run's or the file's, with what was given in their place."""
+        given: dict[str, Any] = {name: getattr(self, name) for name in _SAME}
+        given["run"] = self.run_folder
+        if self.data:
+            given["corpus"] = self.data
+        inherited = _inherited(self.resume, self.config)
+        return inherited.changed(**given) if inherited else lm.FinetuneConfig(**given)
+
+
+_SAME = (
+    "base", "lora_rank", "lora_alpha", "lora_targets", "epochs", "steps", "batch_size",
+    "accumulate", "learning_rate", "weight_decay", "validation_fraction", "validation_interval",
+    "patience", "sample_length", "seed", "threads",
+)  # fmt: skip
+"""Options that have one name here and in `lm.FinetuneConfig`."""
+
+
+def _inherited(resume: Path | None, config: Path | None) -> lm.FinetuneConfig | None:
+    """The options to start from, where a run or a file was named."""
+    if resume is not None and config is not None:
+        raise lm.ConfigError("--resume and --config were both given; a run has its own config")
+    if config is not None:
+        return read_finetune_config(config)
+    if resume is None:
+        return None
+    found = lm.read_config(resume)
+    if not isinstance(found, lm.FinetuneConfig):
+        raise lm.RunError(f"{resume} is no fine-tuning run; go on with it with train --resume")
+    return found
 
 
 def _say_what_was_saved(run: Path) -> None:
@@ -117,62 +148,6 @@ def _say_what_was_saved(run: Path) -> None:
             print(f"saved {path}: {path.stat().st_size:,} bytes")
     print(f"talk with it:  tinygrad-edu chat {run}")
     print(f"one model:     tinygrad-edu merge {run} --output FOLDER")
-
-
-@dataclass(frozen=True)
-class ChatCommand:
-    """Talk with a fine-tuned model.
-
-    /reset forgets what was said, /quit ends, as does the end of the input.
-
-    Attributes:
-        run_folder: the folder of a fine-tuning run, or a merged one.
-        system: what the model is told beforehand.
-        temperature: 0 always takes the likeliest token.
-        top_p: draw among the fewest likeliest tokens that reach this sum.
-        max_new_tokens: of an answer, at most.
-        seed: another seed gives other answers.
-    """
-
-    run_folder: Annotated[Path, tyro.conf.arg(name="run", metavar="RUN"), tyro.conf.Positional]
-    system: str = ""
-    temperature: float = 0.0
-    top_p: float = 1.0
-    max_new_tokens: int = 200
-    seed: int = 1
-
-    def run(self) -> int:
-        """Ask and answer until the end."""
-        from tinygrad_edu import text
-        from tinygrad_edu.lm.chat import Chat
-        from tinygrad_edu.lm.display import printable
-
-        options = lm.SamplingOptions(temperature=self.temperature, top_p=self.top_p)
-        chat = Chat(
-            lm.load_trained(self.run_folder), self.system, options, self.seed, self.max_new_tokens
-        )
-        while True:
-            try:
-                said = input("you> ").strip()
-            except EOFError:
-                print()
-                return FINISHED
-            if said == "/quit":
-                return FINISHED
-            if said == "/reset":
-                chat.reset()
-            elif said:
-                before = chat.forgotten
-                try:
-                    print("model> ", end="", flush=True)
-                    for piece in chat.reply(said):
-                        print(printable(piece), end="", flush=True)
-                    print()
-                except (lm.SamplingError, lm.ConversationError, text.TokenizerError) as error:
-                    print()
-                    print(f"tinygrad-edu: {error}", file=sys.stderr)
-                if chat.forgotten > before:
-                    print("(the oldest of what was said no longer fits, and is forgotten)")
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import numpy as np
 
@@ -73,8 +73,9 @@ class Chat:
         """Forget everything but what the system said."""
         self.messages, self.forgotten = list(self._beginning), 0
 
-    def reply(self, content: str) -> Iterator[str]:
-        """The answer to what the user says, piece by piece; both are remembered at its end.
+    def reply(self, content: str) -> Generator[str, None, None]:
+        """The answer to what the user says, piece by piece; both are remembered at its end. Of an
+        answer that is stopped (`close()`, Ctrl-C) what was given is, unless that is nothing.
 
         Raises:
             TokenizerError: a symbol that the vocabulary lacks.
@@ -101,13 +102,21 @@ class Chat:
             generator,
         )  # fmt: skip
 
-        def told() -> Iterator[str]:
+        def told() -> Generator[str, None, None]:
             said = ""
-            for piece in new:
-                said += piece
-                yield piece
-            self.messages = [*messages, Message("assistant", said)]
-            self.forgotten += forgotten
-            self._turn += 1
+            try:
+                for piece in new:
+                    said += piece
+                    yield piece
+            except (GeneratorExit, KeyboardInterrupt):
+                if said:
+                    self._remember([*messages, Message("assistant", said)], forgotten)
+                raise
+            self._remember([*messages, Message("assistant", said)], forgotten)
 
         return told()
+
+    def _remember(self, messages: list[Message], forgotten: int) -> None:
+        self.messages = messages
+        self.forgotten += forgotten
+        self._turn += 1

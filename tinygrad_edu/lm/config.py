@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
 
 from tinygrad_edu.lm.errors import ConfigError
 
@@ -142,6 +142,9 @@ class TrainConfig:
         if self.run is not None:
             object.__setattr__(self, "run", Path(self.run))
         check(self)
+
+    command: ClassVar[str] = "train"
+    """What reads these options."""
 
     @property
     def model_name(self) -> str:
@@ -350,7 +353,8 @@ def shown(value: Any) -> str:
 
 def to_toml(config: TrainConfig) -> str:
     """The config as TOML; an option that is None is left out, as TOML has no null."""
-    lines = ["# The options of this run; `tinygrad-edu train --config FILE` reads them."]
+    reader = f"`tinygrad-edu {config.command} --config FILE`"
+    lines = [f"# The options of this run; {reader} reads them."]
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if value is not None:
@@ -384,15 +388,19 @@ def from_toml(text: str, source: str = "the config") -> TrainConfig:
     Raises:
         ConfigError: not TOML, an unknown option (the nearest is named), a value of another type.
     """
-    try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{source} is not valid TOML: {error}") from error
+    table = _table(text, source)
     if "base" in table:  # a run that was fine-tuned
         from tinygrad_edu.lm.finetune_config import FinetuneConfig
 
         return from_mapping(table, source, FinetuneConfig)
     return from_mapping(table, source)
+
+
+def _table(text: str, source: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{source} is not valid TOML: {error}") from error
 
 
 def read_config_file(path: str | Path) -> TrainConfig:
@@ -401,18 +409,31 @@ def read_config_file(path: str | Path) -> TrainConfig:
     Raises:
         ConfigError: it cannot be read, or `from_toml` cannot make a config of it.
     """
+    return from_toml(_content(path), source=str(path))
+
+
+def read_table(path: str | Path) -> dict[str, Any]:
+    """A TOML file's names and values.
+
+    Raises:
+        ConfigError: it cannot be read, or is not TOML.
+    """
+    return _table(_content(path), str(path))
+
+
+def _content(path: str | Path) -> str:
     try:
-        content = Path(path).read_text(encoding="utf-8")
+        return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"the config {path} cannot be read: {error}") from error
-    return from_toml(content, source=str(path))
 
 
 def from_mapping(
     table: Mapping[str, Any], source: str = "the config", kind: type[TrainConfig] = TrainConfig
 ) -> TrainConfig:
     """A config from names and values; names not given keep their defaults."""
-    hints = get_type_hints(kind)
+    every = get_type_hints(kind)
+    hints = {field.name: every[field.name] for field in dataclasses.fields(kind)}
     values: dict[str, Any] = {}
     for name, value in table.items():
         if name not in hints:

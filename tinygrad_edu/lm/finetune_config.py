@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
-from tinygrad_edu.lm.config import TrainConfig
+from tinygrad_edu.lm.config import TrainConfig, from_mapping, read_table, shown
 from tinygrad_edu.lm.errors import ConfigError
 
 FULL_RATE, LORA_RATE = 5e-4, 5e-3
 """Learning rates where none is given. (With LoRA about ten times the other: TRL, "LoRA without
 regret".)"""
 EPOCHS = 3.0
+_SIZES = (
+    "architecture", "num_layers", "num_heads", "num_kv_heads", "hidden_dim", "tied_head",
+    "embed_dim", "block_size", "dropout", "bias",
+)  # fmt: skip
 _OTHER = ("minutes", "flops", "max_validation_tokens", "overfit_one_batch")
 
 
@@ -32,6 +37,8 @@ class FinetuneConfig(TrainConfig):
         lora_targets: patterns of the linear layers' names: "qkv", "attn.*", "*".
     """
 
+    command: ClassVar[str] = "finetune"
+
     base: str = ""
     base_sha256: str = ""
     lora_rank: int = 0
@@ -47,8 +54,12 @@ class FinetuneConfig(TrainConfig):
 
     def __post_init__(self) -> None:
         if not self.learning_rate:
-            rate = LORA_RATE if self.lora_rank else FULL_RATE
-            object.__setattr__(self, "learning_rate", rate)
+            object.__setattr__(self, "learning_rate", default_rate(self.lora_rank))
+        if self.steps and self.epochs is not None:
+            raise ConfigError(
+                f"--steps {self.steps} and --epochs {self.epochs:g} were given; each says how long "
+                "to train, so give one of them"
+            )
         if not self.steps and self.epochs is None:
             object.__setattr__(self, "epochs", EPOCHS)
         super().__post_init__()
@@ -69,11 +80,41 @@ class FinetuneConfig(TrainConfig):
 
     def of(self, base: TrainConfig) -> FinetuneConfig:
         """These options with the sizes of a base."""
-        sizes: dict[str, Any] = {
-            name: getattr(base, name)
-            for name in (
-                "architecture", "num_layers", "num_heads", "num_kv_heads", "hidden_dim",
-                "tied_head", "embed_dim", "block_size", "dropout", "bias",
-            )
-        }  # fmt: skip
+        sizes: dict[str, Any] = {name: getattr(base, name) for name in _SIZES}
         return replace(self, tokenizer="base", **sizes)
+
+    def changed(self, **given: Any) -> FinetuneConfig:
+        """These options with others in their place, as a command line gives them: `steps` end what
+        `epochs` said, and the reverse.
+        """
+        new = {name: value for name, value in given.items() if value != getattr(self, name)}
+        if "steps" in new:
+            new.setdefault("epochs", None)
+        elif "epochs" in new:
+            new["steps"] = 0
+        return replace(self, **new)
+
+
+def default_rate(lora_rank: int) -> float:
+    """The learning rate where none is given."""
+    return LORA_RATE if lora_rank else FULL_RATE
+
+
+def read_finetune_config(path: str | Path) -> FinetuneConfig:
+    """The options in a TOML file, a run's or one of your own, for a new run: a base it may have
+    none yet, or another one than when the file was written.
+
+    Raises:
+        ConfigError: it cannot be read; an option that is unknown, or of a training run.
+    """
+    table = read_table(path)
+    sizes = [name for name in ("tokenizer", *_SIZES) if name in table and "base" not in table]
+    if sizes:
+        raise ConfigError(
+            f"{path} has {sizes[0]} = {shown(table[sizes[0]])}, which is the base's to say; give "
+            "the options of a fine-tuning run"
+        )
+    table.pop("base_sha256", None)
+    found = from_mapping(table, str(path), FinetuneConfig)
+    assert isinstance(found, FinetuneConfig)
+    return found

@@ -55,6 +55,7 @@ class FinetunePlan(Plan):
              + (f" × {config.accumulate}" if config.accumulate > 1 else "")
              + f": {self.epochs:.2f} epochs"),
             ("cores", self._workers()),
+            *self._rate(),
             *(("note", remark) for remark in self.remarks),
             ("run", str(self.run)),
         ]  # fmt: skip

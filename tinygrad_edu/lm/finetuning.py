@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import math
 import time
 from contextlib import closing
@@ -25,7 +24,6 @@ from tinygrad_edu.lm.adapters import base_digest, save_adapter
 from tinygrad_edu.lm.chat import answer
 from tinygrad_edu.lm.chat_examples import Division, Examples, Padded, divide, examples_of
 from tinygrad_edu.lm.chat_template import check_tokenizer, prompt
-from tinygrad_edu.lm.config import fixed_options
 from tinygrad_edu.lm.conversations import read_conversations
 from tinygrad_edu.lm.cost import parameters_by_group, step_cost
 from tinygrad_edu.lm.data import Split, stream
@@ -40,6 +38,7 @@ from tinygrad_edu.lm.machine import blas
 from tinygrad_edu.lm.material import Material, anchored, opening
 from tinygrad_edu.lm.pace import Clock
 from tinygrad_edu.lm.reporting import Reporter, Result
+from tinygrad_edu.lm.resuming import changed_rate, check_left, checked
 from tinygrad_edu.lm.safetensors_files import write_safetensors
 from tinygrad_edu.lm.sampling import SamplingOptions
 from tinygrad_edu.lm.session import Session
@@ -78,7 +77,15 @@ def prepare(config: FinetuneConfig) -> Prepared:
     """
     if not config.base:
         raise ConfigError("no base was given; name the folder of a run, or a model that is shipped")
-    base = load_trained(config.base)
+    try:
+        base = load_trained(config.base)
+    except RunError as error:
+        if not config.base_sha256:
+            raise
+        raise RunError(
+            f"the base of this run cannot be read: {error}; where it has moved, name it: "
+            "finetune BASE --resume RUN"
+        ) from error
     check_tokenizer(base.tokenizer)
     digest = base_digest(base.model)
     if config.base_sha256 not in ("", digest):
@@ -108,53 +115,63 @@ def finetune(
         as `prepare`, and as `lm.train`.
     """
     prepared = given if isinstance(given, Prepared) else prepare(given)
-    config = prepared.config
-    config = dataclasses.replace(
-        config, corpus=anchored(config.corpus), base=_anchored(config.base),
-        warmup_steps=config.warmup,
-    )  # fmt: skip
+    config = _kept(prepared.config)
     prepared = dataclasses.replace(prepared, config=config)
     name = f"{Path(config.corpus[0]).stem}-tuned"
     with checkpoint.new_run(config, name) as run:
         checkpoint.write_config(run, config)
         prepared.base.tokenizer.save(run / checkpoint.TOKENIZER)
         describe_model(run, prepared.base.model)
-        return _run(run, prepared, reporter or Reporter(), clock, None)
+        return _run(run, prepared, reporter or Reporter(), clock)
 
 
 def resume_finetuning(
-    run: str | Path, reporter: Reporter | None = None, clock: Clock = time.perf_counter
+    run: str | Path,
+    config: FinetuneConfig | None = None,
+    reporter: Reporter | None = None,
+    clock: Clock = time.perf_counter,
 ) -> Result:
     """Go on with a fine-tuning run that was interrupted; it ends with the same bits as one that
     was not.
 
+    `config`, where given, is the run's own with some of `lm.config.CHANGEABLE` changed: more
+    `steps` or `epochs`, say, or a `base` or conversations that have moved.
+
     Raises:
-        RunError: no such run, nothing left to do, a base or conversations that have changed.
+        RunError: no such run, nothing left to do, a base or conversations that have changed or are
+            not there.
+        ConfigError: an option that cannot change.
     """
     run = Path(run)
-    config = checkpoint.read_config(run)
-    if not isinstance(config, FinetuneConfig):
+    saved = checkpoint.read_config(run)
+    if not isinstance(saved, FinetuneConfig):
         raise RunError(f"{run} is no fine-tuning run; go on with it with train --resume {run}")
+    saved = dataclasses.replace(saved, warmup_steps=saved.warmup)
     with held(run):
         state = newest_state(run)
-        prepared = prepare(config)
-        if state:
-            if state.progress.text_sha256 != prepared.sha256:
-                raise RunError(
-                    f"the conversations of {run} are not those that it was started with; put "
-                    f"{', '.join(config.corpus)} back as it was, or start a new run"
-                )
-            if state.progress.options != json.loads(json.dumps(fixed_options(prepared.config))):
-                raise RunError(f"the options in {run / checkpoint.CONFIG} were changed; put them "
-                               "back, or start a new run")  # fmt: skip
-            if state.progress.step >= prepared.config.steps:
-                raise RunError(f"{run} has made all its {state.progress.step:,} steps")
-        return _run(run, prepared, reporter or Reporter(), clock, state)
+        progress = state.progress if state else None
+        asked = checked(run, saved, config or saved, progress)
+        gone = [path for path in asked.corpus if not Path(path).exists()]
+        if gone:
+            raise RunError(
+                f"the conversations of {run} are not there: {', '.join(gone)}; where they have "
+                "moved, name them with --data"
+            )
+        prepared = prepare(asked)
+        if progress and progress.text_sha256 != prepared.sha256:
+            raise RunError(
+                f"the conversations of {run} are not those that it was started with; put "
+                f"{', '.join(asked.corpus)} back as it was, name those with --data, or start a new "
+                "run"
+            )
+        check_left(run, prepared.config, progress)
+        prepared = dataclasses.replace(prepared, config=_kept(prepared.config))
+        return _run(run, prepared, reporter or Reporter(), clock, saved, state)
 
 
 def _run(
     run: Path, prepared: Prepared, reporter: Reporter, clock: Clock,
-    state: checkpoint.Checkpoint | None,
+    saved: FinetuneConfig | None = None, state: checkpoint.Checkpoint | None = None,
 ) -> Result:  # fmt: skip
     config, model = prepared.config, prepared.base.model
     with limited_threads(1):
@@ -184,9 +201,14 @@ def _run(
                 examples=(len(prepared.division.training), len(prepared.division.held_out)),
                 trained=sum(p.size for p in model.parameters() if p.requires_grad),
             )  # fmt: skip
+            if saved is not None:
+                progress = state.progress if state else None
+                plan = dataclasses.replace(plan, changed_rate=changed_rate(saved, config, progress))
             session = _Session(plan, learner, _material(prepared), reporter, clock)
             session.prepared = prepared
             session.restore(state)
+            if saved is not None:
+                checkpoint.write_config(run, config)
             result = session.run_to_end()
     if adapter and not result.interrupted:
         save_adapter(adapter, run / ADAPTER, config.base)
@@ -265,6 +287,14 @@ def merge(run: str | Path, folder: str | Path) -> Path:
     describe_model(folder, trained.model)
     checkpoint.write_config(folder, dataclasses.replace(config, lora_rank=0))
     return folder
+
+
+def _kept(config: FinetuneConfig) -> FinetuneConfig:
+    """As they are now: another directory, or other steps, must not change them on resume."""
+    return dataclasses.replace(
+        config, corpus=anchored(config.corpus), base=_anchored(config.base),
+        warmup_steps=config.warmup,
+    )  # fmt: skip
 
 
 def _anchored(base: str) -> str:

@@ -99,10 +99,7 @@ class Plan:
             ("memory", self._memory()),
             ("cores", self._workers()),
         ]
-        if self.changed_rate:
-            before, now = self.changed_rate
-            said = f"{now:.3g} now, not {before:.3g}: the schedule follows the new options"
-            lines.append(("rate", said))
+        lines += self._rate()
         lines += [("note", remark) for remark in self.remarks]
         if self.allocator_tuned:
             lines.append(("heap", "glibc keeps freed blocks for the next step (mallopt)"))
@@ -155,6 +152,12 @@ class Plan:
         if count == 1:
             return f"one worker with one BLAS thread ({self.blas})"
         return f"{count} {kind} share a batch, one BLAS thread each ({self.blas})"
+
+    def _rate(self) -> list[tuple[str, str]]:
+        if not self.changed_rate:
+            return []
+        before, now = self.changed_rate
+        return [("rate", f"{now:.3g} now, not {before:.3g}: the schedule follows the new options")]
 
     def _read_at_a_validation(self) -> str:
         """How much of the held-out part, where it is not all of it."""

@@ -232,7 +232,13 @@ def _empty_model(run: Path, config: TrainConfig, tokenizer: text.Tokenizer) -> L
 
 def _with_adapters(run: Path, config: FinetuneConfig, weights: Arrays) -> LanguageModel:
     """The base of a fine-tuning run, its adapters put into its weights."""
-    model = load_trained(config.base).model
+    try:
+        model = load_trained(config.base).model
+    except RunError as error:
+        raise RunError(
+            f"{run} holds adapters beside the base {config.base}, which cannot be read: {error}; "
+            f"put it back, or name where it is in {run / checkpoint.CONFIG}"
+        ) from error
     digest = base_digest(model)
     if digest != config.base_sha256:
         raise RunError(

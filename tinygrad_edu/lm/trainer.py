@@ -16,22 +16,22 @@ import numpy as np
 
 from tinygrad_edu import text
 from tinygrad_edu.lm import allocator, checkpoint
-from tinygrad_edu.lm.config import TrainConfig, fixed_options, shown
+from tinygrad_edu.lm.config import TrainConfig
 from tinygrad_edu.lm.cost import parameters_by_group, step_cost
 from tinygrad_edu.lm.errors import ConfigError, RunError
 from tinygrad_edu.lm.evaluation import evaluate_batches
 from tinygrad_edu.lm.finetune_config import FinetuneConfig
 from tinygrad_edu.lm.going_on import newest_state, remarks
 from tinygrad_edu.lm.interrupt import limited_threads
-from tinygrad_edu.lm.learner import Learner, model_config, new_model, schedule_of
+from tinygrad_edu.lm.learner import Learner, model_config, new_model
 from tinygrad_edu.lm.lessons import steps_for
 from tinygrad_edu.lm.lock import held
 from tinygrad_edu.lm.machine import blas
 from tinygrad_edu.lm.material import Material, anchored, read_material
 from tinygrad_edu.lm.pace import Clock
-from tinygrad_edu.lm.patience import Best
 from tinygrad_edu.lm.plan import Plan
 from tinygrad_edu.lm.reporting import Reporter, Result
+from tinygrad_edu.lm.resuming import changed_rate, check_left, checked
 from tinygrad_edu.lm.session import Session
 
 WARM_UP_STEPS = 3
@@ -103,85 +103,25 @@ def _resume(run: Path, config: TrainConfig | None, reporter: Reporter, clock: Cl
     saved = dataclasses.replace(saved, warmup_steps=saved.warmup)
     state = newest_state(run)
     progress = state.progress if state else None
-    config = _checked(run, saved, config or saved, progress)
+    config = checked(run, saved, config or saved, progress)
     material = _same_material(run, saved, config, progress)
     config = limited(config, material, clock)
-    _check_left(run, config, progress)
+    check_left(run, config, progress)
     config = dataclasses.replace(config, corpus=anchored(config.corpus))
     with limited_threads(1):
         tuned = config.tune_allocator and allocator.tune()
         learner = _learner(config, material)
         with closing(learner):
             plan = _plan(run, material, learner, tuned)
-            step = progress.step if progress else 0
-            rates = schedule_of(saved)(step), schedule_of(config)(step)
-            if f"{rates[0]:.3g}" != f"{rates[1]:.3g}":
-                plan = dataclasses.replace(plan, changed_rate=rates)
-            plan = dataclasses.replace(plan, remarks=tuple(remarks(state, run, plan.workers)))
+            plan = dataclasses.replace(
+                plan, changed_rate=changed_rate(saved, config, progress),
+                remarks=tuple(remarks(state, run, plan.workers)),
+            )  # fmt: skip
             session = Session(plan, learner, material, reporter, clock)
             session.restore(state)
             checkpoint.write_config(run, config)
             material.tokenizer.save(run / checkpoint.TOKENIZER)
             return session.run_to_end()
-
-
-def _checked(
-    run: Path, saved: TrainConfig, config: TrainConfig, progress: checkpoint.Progress | None
-) -> TrainConfig:
-    """`config` for going on with `run`; ConfigError or RunError where it is none."""
-    if config.run is not None and config.run.resolve() != run.resolve():
-        raise ConfigError(
-            f"--run {config.run} was given with --resume {run}; a run goes on in its own folder: "
-            "leave --run out, or copy the folder and resume the copy"
-        )
-    if config.minutes is not None:
-        raise ConfigError(
-            "--minutes was given with --resume; a run goes on to a number of steps: give --steps, "
-            "or --epochs or --flops, which give one"
-        )
-    _check_fixed(run, saved, config, progress)
-    warmup = saved.warmup if config.warmup_steps is None else config.warmup_steps
-    return dataclasses.replace(config, run=None, warmup_steps=warmup)
-
-
-def _check_left(run: Path, config: TrainConfig, progress: checkpoint.Progress | None) -> None:
-    """RunError where there is nothing left to do."""
-    made = progress.step if progress else 0
-    if progress and made >= config.steps:
-        all_of_them = f"all its {made:,} steps"
-        more = f"{made:,} steps already, more than --steps {config.steps:,}"
-        raise RunError(
-            f"{run} has made {all_of_them if made == config.steps else more}; give a larger "
-            "--steps to train it on"
-        )
-    best = Best(**progress.best) if progress and progress.best else None
-    if best and best.exhausted(config.patience):
-        raise RunError(
-            f"{run} was stopped by its patience: {best.waited} validations since step "
-            f"{best.step:,} were no better; give a larger --patience than {config.patience}, or 0, "
-            "to train it on"
-        )
-
-
-def _check_fixed(
-    run: Path, saved: TrainConfig, config: TrainConfig, progress: checkpoint.Progress | None
-) -> None:
-    """Neither the command line nor an edited config.toml may change what a run keeps for good."""
-    in_file = fixed_options(saved)
-    started_with = progress.options if progress else in_file
-    for name, now in fixed_options(config).items():
-        before = started_with.get(name, now)
-        if before == now:
-            continue
-        if now == in_file[name]:
-            raise ConfigError(
-                f"{run / checkpoint.CONFIG} has {name} = {shown(now)}, but the run was started "
-                f"with {shown(before)}; put that back, or start a new run"
-            )
-        raise ConfigError(
-            f"--{name.replace('_', '-')} was {shown(before)} when the run was started and "
-            f"cannot become {shown(now)}; start a new run for that"
-        )
 
 
 def _same_material(

@@ -37,8 +37,42 @@ from tinygrad_edu.text.joining import Pair, joined
 __all__ = ["BYTE_ORDER", "GPT2_PATTERN", "BPETokenizer", "StreamDecoder"]
 
 _CACHED = 1 << 17
-_KEPT = 64
-"""Characters up to which a chunk is kept in the cache."""
+"""Chunks whose ids are kept; beyond, all are forgotten."""
+_KEPT = 256
+"""Characters up to which a chunk is kept at all."""
+
+
+class _Cache(dict[str, list[int]]):
+    """The ids of chunks, found out when they are first asked for: pairs are joined, the earliest
+    learnt first, the leftmost of equals first.
+
+    Args:
+        ranks: which merge joins a pair.
+        made: the token that each merge makes.
+        ids: of the tokens, where these are not their places.
+    """
+
+    __slots__ = ("_ids", "_made", "_ranks")
+
+    def __init__(
+        self, ranks: dict[Pair, int], made: list[int], ids: tuple[int, ...] | None
+    ) -> None:
+        super().__init__()
+        self._ranks, self._made, self._ids = ranks, made, ids
+
+    def __missing__(self, chunk: str) -> list[int]:
+        try:
+            data = chunk.encode()
+        except UnicodeEncodeError:
+            data = utf8(chunk)
+        found = joined(list(data.translate(PLACE_OF_BYTE)), self._ranks, self._made)
+        if self._ids is not None:
+            found = [self._ids[place] for place in found]
+        if len(self) >= _CACHED:
+            self.clear()
+        if len(chunk) <= _KEPT:
+            self[chunk] = found
+        return found
 
 
 class BPETokenizer:
@@ -73,7 +107,7 @@ class BPETokenizer:
         self._set_specials(special_tokens)
         self.pattern = pattern
         self._split = compiled(pattern)
-        self._cache: dict[str, list[int]] = {}
+        self._cache = _Cache(self._ranks, self._made, self.ids)
 
     def _add(self, pair: Pair) -> None:
         a, b = pair
@@ -212,23 +246,9 @@ class BPETokenizer:
         """The ids of a text in which special tokens are text like any other."""
         return self.encode_chunks(self.chunks(text))
 
-    def encode_chunks(self, chunks: Sequence[str]) -> list[int]:
+    def encode_chunks(self, chunks: Iterable[str]) -> list[int]:
         """The ids of chunks, each encoded apart."""
-        cache = self._cache
-        if len(cache) >= _CACHED:
-            cache.clear()
-        known = cache
-        long = {}
-        for chunk in set(chunks):
-            if chunk not in cache:
-                ids = self._chunk_ids(chunk)
-                if len(chunk) <= _KEPT:
-                    cache[chunk] = ids
-                else:
-                    long[chunk] = ids
-        if long:
-            known = {**cache, **long}
-        return list(chain.from_iterable(map(known.__getitem__, chunks)))
+        return list(chain.from_iterable(map(self._cache.__getitem__, chunks)))
 
     def encode_array(self, text: str) -> NDArray[np.int64]:
         """The same as an array of shape (tokens,)."""
@@ -241,18 +261,9 @@ class BPETokenizer:
             TokenizerError: the pattern leaves a part of the text out.
         """
         chunks: list[str] = self._split.findall(text)
-        if sum(map(len, chunks)) != len(text):
+        if self.pattern != GPT2_PATTERN and sum(map(len, chunks)) != len(text):
             raise uncovered(self._split, text)
         return chunks
-
-    def _chunk_ids(self, chunk: str) -> list[int]:
-        """A chunk's ids: pairs joined, the earliest learnt first, the leftmost of equals first."""
-        try:
-            data = chunk.encode()
-        except UnicodeEncodeError:
-            data = utf8(chunk)
-        places = joined(list(data.translate(PLACE_OF_BYTE)), self._ranks, self._made)
-        return places if self.ids is None else [self.ids[place] for place in places]
 
     def merge_steps(self, word: str) -> Iterator[list[bytes]]:
         """How a word is joined: its tokens after each step, from single bytes on."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, repeat
 
 __all__ = ["LONG", "Pair", "joined"]
 
@@ -27,18 +27,16 @@ def joined(tokens: list[int], ranks: Mapping[Pair, int], made: Sequence[int]) ->
     if len(tokens) > LONG:
         return _joined_long(tokens, ranks, made)
     rank_of, none = ranks.get, len(made)
-    found = [rank_of(pair, none) for pair in pairwise(tokens)]
-    while found:
-        best = min(found)
-        if best == none:
-            break
+    found = list(map(rank_of, pairwise(tokens), repeat(none)))
+    found.append(none)  # behind the last token
+    while (best := min(found)) != none:
         at = found.index(best)
-        tokens[at : at + 2] = (made[best],)
-        del found[at]
+        token = tokens[at] = made[best]
+        del tokens[at + 1], found[at]
         if at:
-            found[at - 1] = rank_of((tokens[at - 1], tokens[at]), none)
-        if at < len(found):
-            found[at] = rank_of((tokens[at], tokens[at + 1]), none)
+            found[at - 1] = rank_of((tokens[at - 1], token), none)
+        if at + 1 < len(tokens):
+            found[at] = rank_of((token, tokens[at + 1]), none)
     return tokens
 
 
