@@ -211,6 +211,7 @@ def test_where_nothing_can_be_written_the_last_checkpoint_is_named(
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
     with pytest.raises(lm.RunError, match=r"no other folder either; it keeps .* of step 4;"):
         lm.train(make_config(), Recorder({6: disk.fill}))
+    assert [path.name for path in tmp_path.glob("*rescued*")] == []
     disk.full = False
     assert lm.resume(tmp_path / "run").step == 8
 

@@ -8,6 +8,7 @@ the run or in the system's folder for temporary files, from where the run can go
 from __future__ import annotations
 
 import contextlib
+import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -69,12 +70,21 @@ def _folders(run: Path) -> list[Path]:
 
 
 def _save(session: Session, folder: Path) -> str:
-    """A run folder with the session's state, its logs as far as they can be read.
+    """A new run folder with the session's state, or none where it cannot be written whole.
 
     Gives what is lost nevertheless, as words to go on a sentence with; empty where nothing is.
     """
-    before = session.run
     folder.mkdir(parents=True)
+    try:
+        return _fill(session, folder)
+    except OSError:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _fill(session: Session, folder: Path) -> str:
+    """Write the session's state, its logs as far as they can be read."""
+    before = session.run
     for log in (checkpoint.METRICS, checkpoint.SAMPLES):
         with contextlib.suppress(OSError):
             whole = (before / log).read_bytes()
