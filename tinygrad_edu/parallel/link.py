@@ -12,10 +12,9 @@ import functools
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from tinygrad_edu.parallel.watch import Place, Watcher
 from tinygrad_edu.parallel.worker_process import END
 from tinygrad_edu.parallel.workers import WorkerError
 
@@ -51,7 +50,6 @@ class Link:
         self.rank: int = communicator.Get_rank()
         self.size: int = communicator.Get_size()
         self.broken = False
-        self.watcher: Watcher | None = None
         self._sending: list[Any] = []
 
     def send(self, message: bytes, to: int, kind: int) -> None:
@@ -113,15 +111,8 @@ class Link:
             else:
                 os.sched_yield()
 
-    def watch(self, places: Sequence[Place]) -> None:
-        """From here on, should a process of the job end, its rank is told."""
-        if self.watcher is None:
-            self.watcher = Watcher(places)
-
     def end(self) -> None:
         """Let the others end; where one has been given up, the whole job, this process with it."""
-        if self.watcher is not None:
-            self.watcher.close()
         if self.broken:
             sys.stdout.flush()
             sys.stderr.flush()

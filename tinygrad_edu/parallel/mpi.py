@@ -35,7 +35,6 @@ from tinygrad_edu.optim import Optimizer
 from tinygrad_edu.optim.clip import clip_factor, scale_grads
 from tinygrad_edu.parallel.buckets import Buckets
 from tinygrad_edu.parallel.link import ANSWER, JOB, WORKED, Link
-from tinygrad_edu.parallel.watch import place
 from tinygrad_edu.parallel.worker_process import END, answer_to, packed
 from tinygrad_edu.parallel.workers import (
     Arguments,
@@ -175,16 +174,13 @@ class Member:
         request = self.link.communicator.Ibcast(whole, 0)
         self.link.wait(request.Test, lambda: "a broadcast of rank 0 was not joined by all")
 
-    def step(
-        self, options: Sequence[dict[str, Any]], state: Any, loose: Sequence[int], cleared: bool
-    ) -> None:
+    def step(self, options: Sequence[dict[str, Any]], state: Any, loose: Sequence[int]) -> None:
         """Move the weights as the caller does.
 
         Args:
             options: of each group of the optimizer.
             state: what the optimizer remembers, where that has been changed from outside.
             loose: numbers of parameters whose gradient the caller sends, as it has its own.
-            cleared: whether parameters that are not loose and have no sum have no gradient.
         """
         assert self.optimizer is not None
         if state is not None and self.link.rank:
@@ -227,15 +223,14 @@ class MPIBackward(Workers[M]):
         self._here = Member.of(link, model, optimizer)
         self._number = {id(p): i for i, p in enumerate(self._own)}
         self._known: dict[int, Any] = {}  # summed gradients, which all ranks have
-        self._clock = writes.clock[0]
+        self._known_at = self._weights_at = writes.clock[0]  # when the others had the same
         self._weights = [p._data for p in self._own]
         self._state: list[Any] | None = None
         message = packed((model, optimizer))
         for rank in range(1, link.size):
             link.send(message, rank, JOB)
-        answers = [link.receive(rank, ANSWER, "its beginning") for rank in range(1, link.size)]
-        places = [place(), *map(pickle.loads, answers)]
-        link.watch([(rank, *there) for rank, there in enumerate(places)])
+        for rank in range(1, link.size):
+            link.receive(rank, ANSWER, "its beginning")
 
     def close(self) -> None:
         """The others wait for new workers, or for this process to end."""
@@ -250,7 +245,7 @@ class MPIBackward(Workers[M]):
         factor = clip_factor(norm, max_norm)
         if factor < 1.0 and not before:
             self._run(lambda: None, [("scale", list(self._known), factor)] * (self.count - 1))
-            self._clock = writes.clock[0]
+            self._known_at = writes.clock[0]
         return norm
 
     def step(self, optimizer: Optimizer) -> None:
@@ -267,16 +262,16 @@ class MPIBackward(Workers[M]):
         ]
         now = self._remembered()
         state = None if self._same(now) else optimizer.state_dict()
-        job = ("step", options, state, loose, True)
+        job = ("step", options, state, loose)
 
         def mine() -> None:
-            self._here.step(options, None, loose, True)
+            self._here.step(options, None, loose)
             optimizer.step()
 
         self._run(mine, [job] * (self.count - 1))
         self._state = self._remembered()
         self._weights = [p._data for p in self._own]
-        self._clock = writes.clock[0]
+        self._weights_at = writes.clock[0]
 
     def _remembered(self) -> list[Any]:
         """The arrays that the optimizer keeps, by which it is seen whether others took their
@@ -288,8 +283,10 @@ class MPIBackward(Workers[M]):
 
     def _same(self, now: list[Any]) -> bool:
         before = self._state
-        return before is not None and len(now) == len(before) and all(
-            a is b for a, b in zip(now, before, strict=True)
+        return (
+            before is not None
+            and len(now) == len(before)
+            and all(a is b for a, b in zip(now, before, strict=True))
         )
 
     def _loose(self) -> list[int]:
@@ -298,7 +295,7 @@ class MPIBackward(Workers[M]):
         for i, parameter in enumerate(self._own):
             array = grad_array(parameter)
             if array is not None and (
-                array is not self._known.get(i) or writes.last(array) > self._clock
+                array is not self._known.get(i) or writes.last(array) > self._known_at
             ):
                 found.append(i)
         return found
@@ -307,21 +304,19 @@ class MPIBackward(Workers[M]):
         """Send weights that were changed here since the others had them."""
         changed = [
             i for i, (p, before) in enumerate(zip(self._own, self._weights, strict=True))
-            if p._data is not before or writes.last(p._data) > self._clock
+            if p._data is not before or writes.last(p._data) > self._weights_at
         ]  # fmt: skip
         if changed and self.count > 1:
             job = ("weights", changed)
             self._run(lambda: self._here.weights(changed), [job] * (self.count - 1))
         self._weights = [p._data for p in self._own]
-        self._clock = writes.clock[0]
+        self._weights_at = writes.clock[0]
 
     def _gradients(
         self, loss_of: Callable[..., Tensor], parts: Sequence[Part], shares: Sequence[Share]
     ) -> list[tuple[float, Gradients]]:
         self._send_weights()
-        setting = Setting.of(self._modules, self._own) if len(parts) > 1 else None
-        if setting is None and self.count > 1:
-            setting = Setting.of(self._modules, self._own)
+        setting = Setting.of(self._modules, self._own) if self.count > 1 else None
         kept = [p._grad is not None for p in self._own]
         missing = self.count - len(parts)
         every: list[Any] = [*parts, *[None] * missing]
@@ -335,7 +330,7 @@ class MPIBackward(Workers[M]):
         )
         loss, sums = found[0]
         self._known = {i: array for i, array in sums.items() if not kept[i]}
-        self._clock = writes.clock[0]
+        self._known_at = writes.clock[0]
         return [(loss, [])]
 
     def _sum(self, made: Sequence[Gradients]) -> None:
@@ -396,7 +391,7 @@ def serve_mpi(link: Link) -> None:
         if member is None:
             model, optimizer = pickle.loads(message)  # noqa: S301 - rank 0 of this job
             member = Member.of(link, model, optimizer)
-            link.send(pickle.dumps(place()), 0, ANSWER)
+            link.send(b"", 0, ANSWER)
             continue
         answer = answer_to(message, member)
         if link.broken:
